@@ -12,6 +12,7 @@ from turnwise.mcp.spec import ServerSpec, load
 SERVERS = Path(__file__).parent / "servers"
 GOOD = ("shop", "notes")
 WITH_RESOURCES = "library"
+COMPUTING = "computing"
 
 
 def specs_of(folder: Path, *names: str) -> tuple[ServerSpec, ...]:
@@ -20,7 +21,7 @@ def specs_of(folder: Path, *names: str) -> tuple[ServerSpec, ...]:
         name: {
             "command": sys.executable,
             "args": [str(SERVERS / f"{name}.py")]
-            if name in (*GOOD, WITH_RESOURCES)
+            if name in (*GOOD, WITH_RESOURCES, COMPUTING)
             else [str(SERVERS / "misbehaving.py"), name],
             "turnwise": {"num_warm": 0},  # starting servers is what costs: none that nobody uses
         }

@@ -80,6 +80,11 @@ class Session:
         self._toolbox = toolbox
         self._budget = budget
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether the server's budget is spent."""
+        return self._budget.is_spent
+
     async def call(self, tool: Tool, arguments: Mapping[str, Any]) -> Reply:
         """Make one call. Raises SessionLost if the server fails, after counting it."""
         budget = self._budget

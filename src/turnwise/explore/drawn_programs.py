@@ -5,14 +5,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from turnwise.explore.caller import ServerCaller, SessionLost
-from turnwise.explore.computing.calculations import calculations, calculator_parameter
+from turnwise.explore.computing.calculations import calculations, formula_parameter, is_calculator
 from turnwise.explore.computing.computation import Computation
 from turnwise.explore.computing.conversions import conversions, converter_of
+from turnwise.explore.computing.recognition import computes
 from turnwise.explore.draft import Draft
 from turnwise.explore.sql.discovery import find_databases
 from turnwise.explore.sql.drafts import sql_drafts
 from turnwise.explore.survey import Survey, ToolRecord
 from turnwise.explore.tool_verbs import presumes_reading
+
+_CALLS_OF_SERVER = 480
+"""Calls with drawn inputs, for all tools of a server that compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +46,18 @@ async def draw(
             and record.tool.name not in tools
             and record.num_answers
         ]
-        for record in records:
-            made = await _computations(record, caller, seed)
+        computing = [record for record in records if computes(record.tool)]
+        for record in computing:
+            made = await _computations(record, caller, seed, _CALLS_OF_SERVER // len(computing))
             drafts.extend(computation.draft() for computation in made)
             tools.update([record.tool.name] if made else [])
         await caller.end_session()
     return Drawn(tuple(drafts), frozenset(tools))
 
 
-async def _computations(record: ToolRecord, caller: ServerCaller, seed: int) -> list[Computation]:
+async def _computations(
+    record: ToolRecord, caller: ServerCaller, seed: int, max_calls: int
+) -> list[Computation]:
     """Return the computations of a tool that converts or calculates; none if its server fails."""
     tool = record.tool
     chance = random.Random(f"{seed}/computing/{tool.name}")  # noqa: S311  # tasks, not secrets
@@ -60,9 +67,11 @@ async def _computations(record: ToolRecord, caller: ServerCaller, seed: int) -> 
         session = await caller.kept_session()
         converter = converter_of(tool, record.observations)
         if converter is not None:
-            return await conversions(converter, session, chance)
-        parameter = await calculator_parameter(tool, session)
-        return [] if parameter is None else await calculations(tool, parameter, session, chance)
+            return await conversions(converter, session, chance, max_calls)
+        parameter = formula_parameter(tool)
+        if parameter is None or not await is_calculator(tool, parameter, session):
+            return []
+        return await calculations(tool, parameter, session, chance, max_calls)
     except SessionLost:
         await caller.end_session()
         return []

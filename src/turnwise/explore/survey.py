@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from turnwise.explore.caller import Reply, ServerCaller, Session, SessionLost
+from turnwise.explore.computing.recognition import computes
 from turnwise.explore.document import Document
 from turnwise.explore.error_lessons import lessons_of
 from turnwise.explore.observation import Observation
@@ -20,6 +21,8 @@ _NUM_ROUNDS = 5
 _TRIES_PER_ROUND = 10
 _ENOUGH = 24
 """Observations of one tool: more would only repeat the same kinds of tasks."""
+_FEW = 3
+"""Observations of a tool that computes: its inputs are drawn later."""
 _PROPOSALS = 60
 """Argument sets looked at per tool and round, most of which were tried before."""
 _MAX_VAIN = 24
@@ -52,6 +55,8 @@ class ToolRecord:
     error_merit: int = -1
     missing: set[str] = field(default_factory=set)
     """Optional parameters that an error asked for."""
+    num_wanted: int = _ENOUGH
+    """Answers after which the tool is not called any more."""
     needs: str = ""
     """`key`, `network` or `login`, if an error said so."""
 
@@ -63,7 +68,7 @@ class ToolRecord:
     def is_wanted(self) -> bool:
         if self.is_slow and self.num_calls >= _MAX_SLOW_CALLS:
             return False
-        return self.num_answers < _ENOUGH and not self.needs and self.num_vain < _MAX_VAIN
+        return self.num_answers < self.num_wanted and not self.needs and self.num_vain < _MAX_VAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,9 @@ class Survey:
 
     def __init__(self, callers: Mapping[str, ServerCaller], tools: Sequence[Tool], store: ValueStore) -> None:
         self._callers = callers
-        self.records = {tool.name: ToolRecord(tool) for tool in tools}
+        self.records = {
+            tool.name: ToolRecord(tool, num_wanted=_FEW if computes(tool) else _ENOUGH) for tool in tools
+        }
         self.store = store
         self.observations: list[Observation] = []
 

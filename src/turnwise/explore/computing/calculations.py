@@ -1,5 +1,6 @@
 """Calculations: a tool that takes a formula and answers with its value."""
 
+import math
 import random
 
 from turnwise.explore.caller import Session
@@ -11,38 +12,41 @@ from turnwise.explore.parameters import Parameter, parameters_of
 from turnwise.explore.value_formats import wanted_format
 from turnwise.types import Tool
 
-NUM_OF_KIND = 45
+MAX_OF_KIND = 45
 """Expressions of one kind."""
 _TRIES = 2
 """Failures from which on a kind is left out: not every calculator knows sqrt."""
 _KNOWN = ("12 * 7", 84)
 
 
-async def calculator_parameter(tool: Tool, session: Session) -> Parameter | None:
-    """Return the parameter that takes a formula, if the tool calculates what it is given."""
+def formula_parameter(tool: Tool) -> Parameter | None:
+    """Return the parameter that takes a formula, if the tool needs nothing else."""
     required = [one for one in parameters_of(tool) if one.is_required]
-    if len(required) != 1 or wanted_format(required[0]) != "formula":
-        return None
-    reply = await session.call(tool, {required[0].name: _KNOWN[0]})
+    return required[0] if len(required) == 1 and wanted_format(required[0]) == "formula" else None
+
+
+async def is_calculator(tool: Tool, parameter: Parameter, session: Session) -> bool:
+    """Return whether the tool calculates what it is given."""
+    reply = await session.call(tool, {parameter.name: _KNOWN[0]})
     answered = None if reply.document is None else _answer(reply.document)
-    return required[0] if answered is not None and answered[1] == _KNOWN[1] else None
+    return answered is not None and answered[1] == _KNOWN[1]
 
 
 async def calculations(
-    tool: Tool, parameter: Parameter, session: Session, chance: random.Random
+    tool: Tool, parameter: Parameter, session: Session, chance: random.Random, max_calls: int
 ) -> list[Computation]:
     """Calculate drawn expressions, and return those whose values can be asked for."""
     made: list[Computation] = []
     draw = Numbers(chance)
     for shape, drawn in EXPRESSIONS.items():
         num_failures = num_answers = 0
-        for _ in range(NUM_OF_KIND):
-            if num_failures >= _TRIES and not num_answers:
+        for _ in range(min(MAX_OF_KIND, max_calls // len(EXPRESSIONS))):
+            if session.is_spent or (num_failures >= _TRIES and not num_answers):
                 break
             expression = drawn(draw)
             reply = await session.call(tool, {parameter.name: expression.formula})
             answered = None if reply.document is None else _answer(reply.document)
-            if answered is None:
+            if answered is None or not math.isclose(answered[1], expression.value, rel_tol=1e-9):
                 num_failures += 1
                 continue
             num_answers += 1
@@ -79,7 +83,7 @@ def wordings(tool: Tool, expression: Expression) -> tuple[str, ...]:
             f"Use {name} for this: {asked}",
             asked,
             f"Please work this out: {asked}",
-            f"{asked} Please calculate it exactly.",
+            f"{asked} Please calculate it.",
             f"Here is a small problem. {asked}",
             f"Can you help me with this? {asked}",
             f"I have a question. {asked}",

@@ -16,10 +16,8 @@ from turnwise.types import Difficulty, Tool
 
 MAX_DRAWN = 60
 """Conversions that are tried with one tool."""
-ENOUGH = 30
-"""Conversions of one tool whose answers can be asked for."""
-MAX_SUMS = 16
-"""Sums of two conversions that are tried with one tool."""
+_SHARE_OF_SUMS = 4
+"""One call in four is for sums of two conversions."""
 _FROM = frozenset(("from", "source", "input", "old", "base"))
 _TO = frozenset(("to", "target", "output", "new", "into", "destination"))
 _MAX_RESULT = 1e7
@@ -43,31 +41,47 @@ class Converter:
 
 def converter_of(tool: Tool, observations: Sequence[Observation]) -> Converter | None:
     """Return the converter that a tool is, if its parameters and its vocabulary show it."""
+    found = _signature(tool)
+    if found is None:
+        return None
+    value, source, target = found
+    units = [unit for unit in source.enum if isinstance(unit, str) and unit in target.enum]
+    if not source.enum:
+        names = (source.name, target.name)
+        known = [seen.plain_arguments.get(name) for seen in observations for name in names]
+        units = sorted({unit for unit in known if isinstance(unit, str)})
+    if len(units) < 2:
+        return None
+    return Converter(tool, value, source.name, target.name, tuple(dict.fromkeys(units)))
+
+
+def looks_like_converter(tool: Tool) -> bool:
+    """Return whether a tool takes a number and two units from a list."""
+    found = _signature(tool)
+    return found is not None and bool(found[1].enum)
+
+
+def _signature(tool: Tool) -> tuple[Parameter, Parameter, Parameter] | None:
+    """Return the parameters for the number, the unit to convert from and the unit to convert to."""
     required = [one for one in parameters_of(tool) if one.is_required]
     numbers = [one for one in required if one.kind in (Kind.NUMBER, Kind.INTEGER)]
     texts = [one for one in required if one.kind is Kind.TEXT]
     source = next((one for one in texts if _FROM.intersection(name_words(one.name))), None)
     target = next((one for one in texts if _TO.intersection(name_words(one.name))), None)
-    is_converter = len(numbers) == 1 and len(required) == 3 and source is not None and target is not None
-    if not is_converter or source is None or target is None or source is target:
+    if len(required) != 3 or len(numbers) != 1 or source is None or target is None or source is target:
         return None
-    units = [value for value in source.enum if isinstance(value, str) and value in target.enum]
-    if not source.enum:
-        known = [
-            seen.plain_arguments.get(name) for seen in observations for name in (source.name, target.name)
-        ]
-        units = sorted({value for value in known if isinstance(value, str)})
-    if len(units) < 2:
-        return None
-    return Converter(tool, numbers[0], source.name, target.name, tuple(dict.fromkeys(units)))
+    return numbers[0], source, target
 
 
-async def conversions(converter: Converter, session: Session, chance: random.Random) -> list[Computation]:
+async def conversions(
+    converter: Converter, session: Session, chance: random.Random, max_calls: int
+) -> list[Computation]:
     """Try drawn conversions; return those whose answers can be asked for, and sums of two of them."""
     made: list[Computation] = []
     first: _Converted | None = None
-    for _ in range(MAX_DRAWN):
-        if len(made) >= ENOUGH:
+    num_sums = min(MAX_DRAWN, max_calls) // _SHARE_OF_SUMS
+    for _ in range(min(MAX_DRAWN, max_calls) - num_sums):
+        if session.is_spent:
             break
         source, target = _different(converter.units, 2, chance)
         one = await _converted(converter, session, drawn_amount(converter.value, chance), source, target)
@@ -77,7 +91,9 @@ async def conversions(converter: Converter, session: Session, chance: random.Ran
             made.append(computation)
     if first is None or len(converter.units) < 3 or not await _is_proportional(converter, session, first):
         return made
-    for _ in range(MAX_SUMS):
+    for _ in range(num_sums // 2):
+        if session.is_spent:
+            break
         *sources, target = _different(converter.units, 3, chance)
         parts = [
             await _converted(converter, session, drawn_amount(converter.value, chance), source, target)

@@ -1,5 +1,6 @@
 """Arithmetic expressions to calculate: as a formula, and in words."""
 
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,12 @@ class Expression:
     asked: str = ""
     """A whole question that the formula answers, such as a word problem; empty if "What is …?" is it."""
     difficulty: Difficulty = Difficulty.EASY
+
+    @property
+    def value(self) -> float:
+        """The value of the formula, computed here: a calculator that truncates gives another one."""
+        value: float = eval(self.formula, {"__builtins__": {}, "sqrt": math.sqrt})  # noqa: S307  (own text)
+        return value
 
 
 class Numbers:
@@ -93,17 +100,12 @@ def _decimals(draw: Numbers) -> Expression:
 
 
 def _nested(draw: Numbers) -> Expression:
-    numbers = [
-        draw.whole(100, 999),
-        draw.whole(100, 999),
-        draw.whole(11, 99),
-        draw.whole(101, 999),
-        draw.whole(3, 29),
-    ]
-    first, second, third, fourth, fifth = numbers
+    first, second, third = draw.whole(100, 999), draw.whole(100, 999), draw.whole(11, 99)
+    fourth, fifth = draw.whole(101, 999), draw.whole(3, 29)
     return Expression(
         f"(({first} + {second}) * {third} - {fourth}) / {fifth}",
-        f"the sum of {first} and {second}, multiplied by {third}, reduced by {fourth} and then divided by {fifth}",
+        f"the sum of {first} and {second}, multiplied by {third}, reduced by {fourth} "
+        f"and then divided by {fifth}",
         difficulty=Difficulty.MEDIUM,
     )
 

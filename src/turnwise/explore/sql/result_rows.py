@@ -47,7 +47,7 @@ def _data_in(text: str) -> Any:
 
 
 def _python_literal(text: str) -> Any:
-    """Read rows as Python prints them, with dates as texts and decimals as numbers; None if it is not that."""
+    """Read rows as Python prints them, with dates as texts and decimals as numbers; None if it is neither."""
     if text[:1] not in ("[", "(") or len(text) > MAX_LITERAL_CHARS:
         return None
     text = _DATE.sub(lambda found: repr(_iso(found.groups())), text)

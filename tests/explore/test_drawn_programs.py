@@ -1,0 +1,108 @@
+"""Drawn inputs: questions about databases, conversions and calculations, without the statement in them."""
+
+import asyncio
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.explore.exploring import explored
+from turnwise.explore.computing.expressions import EXPRESSIONS, Numbers
+from turnwise.explore.computing.units import unit_phrase
+from turnwise.explore.exploration import Exploration
+from turnwise.explore.sql.question import leading, only
+from turnwise.explore.sql.result_rows import rows_in
+from turnwise.explore.sql.schema import Column, Table, identifier, literal
+from turnwise.explore.sql.table_questions import table_questions
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Exploration:
+    return asyncio.run(explored(tmp_path_factory.mktemp("explored"), "computing", num_tasks=120))
+
+
+@pytest.mark.parametrize(
+    "text", ["[(80, 'a')]", '[[80, "a"]]', '[{"n": 80, "x": "a"}]', '{"columns": ["n"], "rows": [[80, "a"]]}']
+)
+def test_rows_are_read_however_a_server_prints_them(text: str) -> None:
+    assert rows_in(text) == [(80, "a")]
+
+
+def test_dates_and_decimals_of_python_rows_are_plain_values() -> None:
+    assert rows_in("[(datetime.date(2024, 5, 3), Decimal('12.50'), None)]") == [("2024-05-03", 12.5, None)]
+
+
+def test_prose_has_no_rows() -> None:
+    assert rows_in("Database error: no such column") == []
+
+
+def test_names_and_values_cannot_break_out_of_a_statement() -> None:
+    assert identifier("books") == "books"
+    assert identifier("order") == '"order"'
+    assert identifier('a"b') == '"a""b"'
+    assert literal("O'Hara") == "'O''Hara'"
+    with pytest.raises(ValueError, match="plain text"):
+        literal("a\\")
+
+
+def test_an_order_by_chance_has_no_answer() -> None:
+    assert leading(0)([("a", 3), ("b", 2)]) == "a"
+    with pytest.raises(ValueError, match="clear order"):
+        leading(0)([("a", 3), ("b", 3)])
+    with pytest.raises(ValueError, match="instead of one value"):
+        only([(1,), (2,)])
+
+
+def test_every_statement_about_a_table_runs_and_no_question_shows_it() -> None:
+    rows = [(n, f"T'{n}", "crime" if n % 2 else "poetry", n * 1.5, f"2024-0{n}-01") for n in range(1, 7)]
+    database = sqlite3.connect(":memory:")
+    database.execute('CREATE TABLE books ("order" INTEGER, title TEXT, genre TEXT, price REAL, sold_on TEXT)')
+    database.executemany("INSERT INTO books VALUES (?, ?, ?, ?, ?)", rows)
+    columns = [
+        Column(name, 6, len(set(values)), values)
+        for name, values in zip(
+            ("order", "title", "genre", "price", "sold_on"), zip(*rows, strict=True), strict=True
+        )
+    ]
+    questions = list(table_questions(Table("books", 6, tuple(columns)), random.Random(0)))
+    assert len({question.shape for question in questions}) >= 7
+    for question in questions:
+        database.execute(question.statement).fetchall()
+        assert "SELECT" not in question.noun
+        assert "_" not in question.noun
+
+
+def test_units_follow_a_number_as_people_write_them() -> None:
+    assert unit_phrase("square foot") == "square feet"
+    assert unit_phrase("kilogram force per square centimeter") == "kilograms force per square centimeter"
+    assert unit_phrase("gallon (US)") == "gallons (US)"
+    assert unit_phrase("celsius") == "degrees Celsius"
+    assert unit_phrase("USD") == "USD"
+    assert unit_phrase("speed of light") == "“speed of light”"
+
+
+def test_formulas_have_the_value_of_their_words() -> None:
+    draw = Numbers(random.Random(3))
+    for drawn in EXPRESSIONS.values():
+        expression = drawn(draw)
+        assert expression.value > 0
+        assert expression.words or expression.asked.endswith("?")
+
+
+def test_databases_converters_and_calculators_give_tasks_that_need_the_tool(found: Exploration) -> None:
+    shapes = {task.family for task in found.tasks}
+    assert {"sql_look_up", "sql_join_count", "convert", "calculate_product", "word_problem"} <= shapes
+    for task in found.tasks:
+        question = task.prompt[0].content
+        assert "SELECT" not in question
+        assert task.truth.required_tools
+
+
+def test_a_calculator_without_roots_gets_none(found: Exploration) -> None:
+    assert "calculate_root" not in {task.family for task in found.tasks}
+
+
+def test_exploring_again_with_the_same_seed_draws_the_same_tasks(found: Exploration, tmp_path: Path) -> None:
+    again = asyncio.run(explored(tmp_path, "computing", num_tasks=120))
+    assert [task.id for task in again.tasks] == [task.id for task in found.tasks]
