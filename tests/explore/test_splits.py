@@ -9,7 +9,9 @@ from turnwise.explore.connections import connections_of, links_of
 from turnwise.explore.document import Document
 from turnwise.explore.draft import Draft
 from turnwise.explore.entities import EntityReader, normal_path, roots_of
+from turnwise.explore.material import material_of
 from turnwise.explore.observation import Observation
+from turnwise.explore.shapes.chain import chain
 from turnwise.explore.splits import assigned, held_out_combinations
 from turnwise.explore.values import Source, Value
 from turnwise.tasks.family import Case, Conclusion
@@ -131,3 +133,20 @@ def test_a_number_is_linked_only_where_the_names_agree() -> None:
     assert [one.target.tool.name for one in connections_of(calls)] == ["get_order"]
     renamed = replace(calls[0], document=record(value=5011))
     assert connections_of([renamed, calls[1]]) == []
+
+
+def test_a_chain_does_not_come_back_to_a_value_that_its_question_names() -> None:
+    orders = tool("list_orders", customer_id=TEXT)
+    order = tool("get_order", order_id=TEXT)
+    customer = tool("get_customer", customer_id=TEXT)
+    listed = rows(("orders",), {"order_id": "O-1", "total": 5}, {"order_id": "O-2", "total": 9})
+    calls = [
+        seen(0, orders, listed, customer_id="C102"),
+        seen(1, order, record(order_id="O-2", customer_id="C102"), order_id="O-2"),
+        seen(2, customer, record(city="Cork", customer_id="C102"), customer_id="C102"),
+    ]
+    found = list(chain(material_of(calls, (), seed=0)))
+    assert not [
+        one.tools for one in found if one.tools[-1] == "get_customer" and one.tools[0] == "list_orders"
+    ]
+    assert [one.tools for one in found if one.tools == ("get_order", "get_customer")]

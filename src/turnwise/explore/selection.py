@@ -10,6 +10,8 @@ from turnwise.explore.shapes import SHAPES, Shape
 
 _MAX_DRAFTS = 4_000
 """Drafts looked at per shape."""
+_ONE_CALL = 2
+"""The length of a kind with one call: its shape and its tool."""
 
 
 def drafts_of(
@@ -25,7 +27,9 @@ def drafts_of(
             kinds.setdefault((draft.shape, *draft.tools), []).append(draft)
     for kind, drafts in kinds.items():
         random.Random(f"{seed}/{kind}").shuffle(drafts)  # noqa: S311  # tasks, not secrets
-    return list(_in_turns(kinds))
+    # kinds with one call come first: every tool is then in a task, however few tasks are wanted
+    single_first = sorted(kinds, key=lambda kind: len(kind) > _ONE_CALL)
+    return list(_in_turns({kind: kinds[kind] for kind in single_first}))
 
 
 def _in_turns(kinds: Mapping[tuple[str, ...], list[Draft]]) -> Iterator[Draft]:

@@ -48,19 +48,26 @@ FollowUps = dict[tuple[int, str, str], list[Connection]]
 
 
 def _paths(
-    following: FollowUps, wanted: Mapping[int, set[str]], start: Observation, length: int
+    following: FollowUps,
+    wanted: Mapping[int, set[str]],
+    start: Observation,
+    length: int,
+    before: frozenset[str] = frozenset(),
 ) -> Iterator[tuple[tuple[_Hop, ...], Observation]]:
-    """Yield the hops of every chain of this length from here, and the observation that ends it."""
+    """Yield the hops of every chain of this length from here, and the observation that ends it.
+
+    `before` are the arguments of the calls that lead here: a chain does not come back to one of them.
+    """
     if length == 1:
         yield (), start
         return
     fields = wanted.get(start.number, set())
-    given = {canonical(value) for value in start.plain_arguments.values()}
+    given = before | {canonical(value) for value in start.plain_arguments.values()}
     for query in leads(start.document, fields) if fields else ():
         if canonical(query.value) in given:
-            continue  # the answer repeats the question: no call is needed to know it
+            continue  # the answer repeats an argument: no call is needed to know it
         for one in following.get((start.number, query.field, str(query.value)), [])[:_NEXT]:
-            for hops, last in _paths(following, wanted, one.target, length - 1):
+            for hops, last in _paths(following, wanted, one.target, length - 1, given):
                 if start.tool.name not in {last.tool.name, *(hop.observation.tool.name for hop in hops)}:
                     yield (_Hop(start, query, one.parameter, one.prefix), *hops), last
 
