@@ -76,16 +76,13 @@ def _why_no_answer(seen: ToolHistory) -> str:
 
 
 def _why_no_draft(seen: ToolHistory) -> str:
-    if seen.why_not_worth:
-        return seen.why_not_worth
-    if not seen.num_stable and seen.num_differing:
-        return "its answers differ from session to session"
-    if not seen.num_stable:
-        return _stopped("its answers were not repeated", seen) or "its answers could not be repeated"
-    if seen.num_of_today >= seen.num_stable:
-        return "its answers depend on the day"
-    if seen.num_cut >= seen.num_stable:
-        return "its answers exceed the result budget"
-    if seen.is_writer:
-        return "it changes what other tools answer, and no call shows the change"
-    return "its answers hold nothing that can be asked for"
+    differ = "its answers differ from session to session"
+    late = _stopped("its answers were not repeated", seen) or "its answers could not be repeated"
+    reasons = (
+        (bool(seen.why_not_worth), seen.why_not_worth),
+        (not seen.num_stable, differ if seen.num_differing else late),
+        (seen.num_of_today >= seen.num_stable, "its answers depend on the day"),
+        (seen.num_cut >= seen.num_stable, "its answers exceed the result budget"),
+        (seen.is_writer, "it changes what other tools answer, and no call shows the change"),
+    )
+    return next((why for holds, why in reasons if holds), "its answers hold nothing that can be asked for")

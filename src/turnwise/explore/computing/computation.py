@@ -1,6 +1,6 @@
 """A draft from one or more calls whose inputs were drawn and whose answers are numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from turnwise.explore.computing.answer_number import concluding, read_number
@@ -42,7 +42,3 @@ class Computation:
             difficulty=self.difficulty,
             key=f"{self.shape} {self.tool.name} {self.key}",
         )
-
-
-def with_form(wordings: Sequence[str], form: Form) -> tuple[str, ...]:
-    return with_form(wordings, form)
