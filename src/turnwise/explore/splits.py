@@ -11,7 +11,7 @@ from turnwise.types import Difficulty
 _HELD_OUT_SHARE = 0.2
 _MIN_COMBINATIONS = 4
 """With fewer combinations of tools, none is held out: training would lack too many."""
-_ALONE = ("look_up", "change")
+_ALONE = ("look_up", "change", "convert")
 """Shapes with one tool: held out, that tool would be missing from training."""
 
 
