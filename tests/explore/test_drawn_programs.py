@@ -3,7 +3,6 @@
 import asyncio
 import random
 import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ from turnwise.explore.sql.table_questions import table_questions
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Exploration:
-    return asyncio.run(explored(tmp_path_factory.mktemp("explored"), "computing", num_tasks=120))
+    return asyncio.run(explored(tmp_path_factory.mktemp("explored"), "computing", num_tasks=60))
 
 
 @pytest.mark.parametrize(
@@ -101,8 +100,3 @@ def test_databases_converters_and_calculators_give_tasks_that_need_the_tool(foun
 
 def test_a_calculator_without_roots_gets_none(found: Exploration) -> None:
     assert "calculate_root" not in {task.family for task in found.tasks}
-
-
-def test_exploring_again_with_the_same_seed_draws_the_same_tasks(found: Exploration, tmp_path: Path) -> None:
-    again = asyncio.run(explored(tmp_path, "computing", num_tasks=120))
-    assert [task.id for task in again.tasks] == [task.id for task in found.tasks]

@@ -15,7 +15,7 @@ from turnwise.explore.sql.drafts import sql_drafts
 from turnwise.explore.survey import Survey, ToolRecord
 from turnwise.explore.tool_verbs import presumes_reading
 
-_CALLS_OF_SERVER = 480
+_CALLS_OF_SERVER = 720
 """Calls with drawn inputs, for all tools of a server that compute."""
 
 

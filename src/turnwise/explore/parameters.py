@@ -19,6 +19,7 @@ MAX_PATTERN_CHARS = 200
 _NESTED_REPEAT = re.compile(r"[)\]}*+][*+{]")
 """A repeated group or class may take exponential time, so such a pattern is left to the server."""
 
+_SQL = re.compile(r"\bSQL\b|\bSELECT (?:quer|statement)", re.IGNORECASE)
 _ARGS_LINE = re.compile(
     r"^[ \t]*[-*]?[ \t]*`?(\w{1,64})`?[ \t]*(?:\([^)\n]{0,80}\))?[ \t]*[:–-][ \t]+(\S[^\n]*)$", re.M
 )
@@ -129,12 +130,19 @@ def parameters_of(tool: Tool) -> tuple[Parameter, ...]:
     schema = tool.input_schema
     found = _properties(schema, schema, depth=0)
     documented = {name: text.strip() for name, text in _ARGS_LINE.findall(tool.description[:8_000])}
+    if len(found) == 1 and found[0].name.lower() == "query" and _SQL.search(tool.description[:600]):
+        documented.setdefault(found[0].name, "SQL query")
     return tuple(
         parameter
-        if parameter.description or parameter.name not in documented
+        if (parameter.description and not _repeats_name(parameter)) or parameter.name not in documented
         else replace(parameter, description=documented[parameter.name])
         for parameter in found
     )
+
+
+def _repeats_name(parameter: Parameter) -> bool:
+    """Whether a description is only the title that schemas are generated with: "Tx Id" for `tx_id`."""
+    return parameter.description.replace(" ", "_").lower() == parameter.name.lower()
 
 
 def _properties(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> tuple[Parameter, ...]:
