@@ -13,6 +13,7 @@ from turnwise.chat import RenderedChat
 from turnwise.config import ToolsConfig
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load
+from turnwise.rewards import is_success
 from turnwise.servers.embedded.world import open_world
 from turnwise.servers.services import DEFAULT_FILE
 from turnwise.tasks.families.lookups import BAR_KEYS, FIGURES
@@ -66,6 +67,7 @@ async def make_demo_tasks(num_by_split: Mapping[str, int]) -> Sequence[Task]:
             open_world(DEMO_WORLD).market,
             pool.lease,
             num_by_split,
+            earns=is_success,
             families=lesson_families(),
             servers=SERVERS,
             tools=TOOLS,
@@ -96,6 +98,7 @@ async def make_lesson_tasks(counts: LessonCounts) -> LessonTasks:
                 market,
                 pool.lease,
                 {"train": round(counts.per_family * share)},
+                earns=is_success,
                 seed=counts.world,
                 families={family.name: family},
                 servers=SERVERS,

@@ -230,14 +230,15 @@ def limit_conditions(table: Table) -> list[Condition]:
 
 
 def _limits(column: Column) -> Iterator[Cell]:
-    values = sorted(column.known, key=lambda value: value if not isinstance(value, str) else 0)
+    """Yield values below which a share of the column's values are."""
     if column.is_date:
-        values = sorted(map(str, column.known))
-    for share in _SHARES:
-        value = values[int(share * (len(values) - 1))]
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, int | float) and abs(value) >= 1:
+        dates = sorted(map(str, column.known))
+        yield from (dates[int(share * (len(dates) - 1))] for share in _SHARES)
+        return
+    numbers = sorted(value for value in column.known if isinstance(value, int | float))
+    for share in _SHARES if numbers else ():
+        value = numbers[int(share * (len(numbers) - 1))]
+        if abs(value) >= 1:
             yield _rounded(value)
 
 
@@ -257,10 +258,10 @@ def _periods(table: Table) -> Iterator[Condition]:
             span = (f"{year}-01-01", f"{int(year) + 1}-01-01")
             yield _between(column, *span, said=year)
         for month in sorted({str(value)[:7] for value in column.known}):
-            year, number = int(month[:4]), int(month[5:])
+            of_year, number = int(month[:4]), int(month[5:])
             if 1 <= number <= len(_MONTHS):
-                after = f"{year + number // 12}-{number % 12 + 1:02}-01"
-                yield _between(column, f"{month}-01", after, said=f"{_MONTHS[number - 1]} {year}")
+                after = f"{of_year + number // 12}-{number % 12 + 1:02}-01"
+                yield _between(column, f"{month}-01", after, said=f"{_MONTHS[number - 1]} {of_year}")
 
 
 def _between(column: Column, start: str, end: str, *, said: str) -> Condition:
