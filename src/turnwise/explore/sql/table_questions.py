@@ -230,15 +230,13 @@ def limit_conditions(table: Table) -> list[Condition]:
 
 
 def _limits(column: Column) -> Iterator[Cell]:
-    values = sorted(column.known, key=lambda value: value if not isinstance(value, str) else 0)
+    places = [int(share * (len(column.known) - 1)) for share in _SHARES]
     if column.is_date:
-        values = sorted(map(str, column.known))
-    for share in _SHARES:
-        value = values[int(share * (len(values) - 1))]
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, int | float) and abs(value) >= 1:
-            yield _rounded(value)
+        dates = sorted(map(str, column.known))
+        yield from (dates[place] for place in places)
+        return
+    numbers = sorted(value for value in column.known if isinstance(value, int | float))
+    yield from (_rounded(numbers[place]) for place in places if abs(numbers[place]) >= 1)
 
 
 def _rounded(value: float) -> int:
@@ -253,9 +251,8 @@ def _periods(table: Table) -> Iterator[Condition]:
     for column in table.columns:
         if not (column.is_date and column.is_sayable):
             continue
-        for year in sorted({str(value)[:4] for value in column.known}):
-            span = (f"{year}-01-01", f"{int(year) + 1}-01-01")
-            yield _between(column, *span, said=year)
+        for year in sorted({int(str(value)[:4]) for value in column.known}):
+            yield _between(column, f"{year}-01-01", f"{year + 1}-01-01", said=str(year))
         for month in sorted({str(value)[:7] for value in column.known}):
             year, number = int(month[:4]), int(month[5:])
             if 1 <= number <= len(_MONTHS):
