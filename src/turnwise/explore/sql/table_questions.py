@@ -230,16 +230,13 @@ def limit_conditions(table: Table) -> list[Condition]:
 
 
 def _limits(column: Column) -> Iterator[Cell]:
-    """Yield values below which a share of the column's values are."""
+    places = [int(share * (len(column.known) - 1)) for share in _SHARES]
     if column.is_date:
         dates = sorted(map(str, column.known))
-        yield from (dates[int(share * (len(dates) - 1))] for share in _SHARES)
+        yield from (dates[place] for place in places)
         return
     numbers = sorted(value for value in column.known if isinstance(value, int | float))
-    for share in _SHARES if numbers else ():
-        value = numbers[int(share * (len(numbers) - 1))]
-        if abs(value) >= 1:
-            yield _rounded(value)
+    yield from (_rounded(numbers[place]) for place in places if abs(numbers[place]) >= 1)
 
 
 def _rounded(value: float) -> int:
@@ -254,14 +251,13 @@ def _periods(table: Table) -> Iterator[Condition]:
     for column in table.columns:
         if not (column.is_date and column.is_sayable):
             continue
-        for year in sorted({str(value)[:4] for value in column.known}):
-            span = (f"{year}-01-01", f"{int(year) + 1}-01-01")
-            yield _between(column, *span, said=year)
+        for year in sorted({int(str(value)[:4]) for value in column.known}):
+            yield _between(column, f"{year}-01-01", f"{year + 1}-01-01", said=str(year))
         for month in sorted({str(value)[:7] for value in column.known}):
-            of_year, number = int(month[:4]), int(month[5:])
+            year, number = int(month[:4]), int(month[5:])
             if 1 <= number <= len(_MONTHS):
-                after = f"{of_year + number // 12}-{number % 12 + 1:02}-01"
-                yield _between(column, f"{month}-01", after, said=f"{_MONTHS[number - 1]} {of_year}")
+                after = f"{year + number // 12}-{number % 12 + 1:02}-01"
+                yield _between(column, f"{month}-01", after, said=f"{_MONTHS[number - 1]} {year}")
 
 
 def _between(column: Column, start: str, end: str, *, said: str) -> Condition:
