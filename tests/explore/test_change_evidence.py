@@ -55,6 +55,13 @@ def test_a_number_or_a_switch_is_looked_for_at_its_field() -> None:
     assert [probe.contains for probe in probes_for(made, [seen(before, after)])] == ['is_done": true']
 
 
+def test_a_side_effect_of_reading_is_no_change_to_ask_for() -> None:
+    made = ChangeInput({"fruit": "apples"})
+    answers = [seen('{"fruit": "apples",\n"stock": 12}', '{"fruit": "apples",\n"stock": 11}', fruit="apples")]
+    assert probes_for(made, answers)
+    assert not probes_for(made, answers, is_expected=False)
+
+
 def test_a_cut_answer_proves_nothing() -> None:
     made = ChangeInput({"text": "amber"}, drawn=["amber"])
     assert not probes_for(made, [seen("x", "amber\n[... 9 of 99 characters cut ...]\n")])

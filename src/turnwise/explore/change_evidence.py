@@ -39,11 +39,14 @@ class Seen:
         return StateProbe(self.tool.name, self.arguments, contains, lacks)
 
 
-def probes_for(made: ChangeInput, seen: Sequence[Seen]) -> tuple[StateProbe, ...]:
+def probes_for(
+    made: ChangeInput, seen: Sequence[Seen], *, is_expected: bool = True
+) -> tuple[StateProbe, ...]:
     """Return probes that failed before the change and hold after it; none if nothing proves it.
 
     The texts that were drawn for the change prove most. What is gone comes next, then the values that were
-    set, then any line of an answer about the changed thing.
+    set, then any line of an answer about the changed thing. The last two only prove a change that the tool's
+    name promises (`is_expected`): a side effect of reading is nothing that a person asks for.
     """
     changed = [one for one in seen if one.before != one.after and one.after and _CUT not in one.after]
     found = _of_drawn(made, changed)
@@ -58,7 +61,7 @@ def probes_for(made: ChangeInput, seen: Sequence[Seen]) -> tuple[StateProbe, ...
         return (*found, *gone)[:_MAX_PROBES]
     if gone:
         return gone[:1]
-    return tuple(itertools.islice(_of_values(made, changed), 1))
+    return tuple(itertools.islice(_of_values(made, changed), 1)) if is_expected else ()
 
 
 def _reads_alike(one: StateProbe, other: StateProbe) -> bool:

@@ -18,6 +18,7 @@ from turnwise.explore.parameter_roles import core_name
 from turnwise.explore.parameters import Kind, Parameter, parameters_of
 from turnwise.explore.subjects import Subject, subjects_of, vocabulary_of
 from turnwise.explore.survey import Survey, ToolRecord
+from turnwise.explore.tool_verbs import presumes_reading
 from turnwise.explore.values import ValueStore, value_key
 from turnwise.explore.wording import fits_in_question
 from turnwise.types import Tool
@@ -215,7 +216,7 @@ class _Search:
             for call, old, new in zip(calls, before, after, strict=True)
         ]
         self._telling |= {one.tool.name for one in seen if one.before != one.after}
-        probes = probes_for(made, seen)
+        probes = probes_for(made, seen, is_expected=not presumes_reading(record.tool))
         if not probes:
             return None
         entities = tuple((*made.drawn, *made.existing, made.key)[:1])

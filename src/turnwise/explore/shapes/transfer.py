@@ -1,6 +1,5 @@
 """A value that one call looks up and another call writes, on the same server or on another one."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,13 +11,11 @@ from turnwise.explore.material import Material
 from turnwise.explore.observation import Observation
 from turnwise.explore.query import Form, Query
 from turnwise.explore.wording import call_phrase, located, transfer_questions
-from turnwise.tasks.family import Conclusion, PlanStep, Results
+from turnwise.tasks.family import Conclusion, PlanStep, Results, split_of
 from turnwise.types import Answer, StateProbe
 
-_PER_CHANGE = 4
+_PER_CHANGE = 3
 """Values that are looked up for one change."""
-_PER_TOOL = 2
-"""Changes of one tool that are used."""
 _PER_READER = 1
 _MIN_CHARS = 4
 _MAX_CHARS = 60
@@ -28,11 +25,8 @@ _MAX_REPEATS = 2
 
 def transfer(material: Material) -> Iterator[Draft]:
     """Changes that write a text, with a value of an answer in its place."""
-    num_of_tool: Counter[str] = Counter()
     for number, made in enumerate(material.changes):
-        is_added = bool(made.content) and not any(probe.lacks for probe in made.probes)
-        if is_added and num_of_tool[made.tool.name] < _PER_TOOL:
-            num_of_tool[made.tool.name] += 1
+        if made.content and not any(probe.lacks for probe in made.probes):
             yield from _of_change(material, made, number)
 
 
@@ -46,7 +40,8 @@ def _of_change(material: Material, made: Change, number: int) -> Iterator[Draft]
         fitting = (one for one in material.asked(observation) if _is_fit(one, observation))
         query = next(fitting, None)
         used = num_of_reader.get(observation.tool.name, 0)
-        if query is None or used >= _PER_READER or observation.tool.name == made.tool.name:
+        splits = {split_of(entity) for entity in (*made.entities, *material.entities(observation))}
+        if query is None or used >= _PER_READER or len(splits) != 1:
             continue
         num_of_reader[observation.tool.name] = used + 1
         num_found += 1
@@ -77,7 +72,7 @@ def _drafted(material: Material, made: Change, observation: Observation, query: 
             located(query.noun, phrase), phrase, made.tool, made.arguments, made.content
         ),
         tools=(observation.tool, made.tool),
-        entities=material.entities(observation),
+        entities=(*made.entities, *material.entities(observation)),
         key=f"{observation.key} {query.key} {made.tool.name} {sorted(made.arguments.items(), key=str)}",
         changes_state=True,
     )
