@@ -235,7 +235,8 @@ async def _require_state(played: PlanRun, toolbox: Toolbox) -> None:
         raise PlanFailed(f"the plan changes {made!r}, the truth expects {expected!r}")
     for probe in played.conclusion.probes:
         if not await holds(probe, toolbox):
-            raise PlanFailed(f"{probe.tool} does not answer as {probe!r} expects after the plan")
+            still = f"still shows {probe.lacks!r}" if probe.lacks else f"does not show {probe.contains!r}"
+            raise PlanFailed(f"{probe.tool} {still} after the plan")
 
 
 def _is_expected(call: ToolCall, write: ExpectedWrite) -> bool:
