@@ -80,8 +80,8 @@ async def _resources(client: Client, clean: Callable[[str], str]) -> list[Server
     found = []
     for number, resource in enumerate(listed[:MAX_RESOURCES]):
         text = await _text(client, resource.uri) if number < MAX_READ else ""
-        words = (str(resource.uri), resource.name, resource.description or "", text)
-        found.append(ServerResource(*map(clean, words)))
+        description = clean(resource.description or "")
+        found.append(ServerResource(clean(str(resource.uri)), clean(resource.name), description, clean(text)))
     return found
 
 
