@@ -91,7 +91,7 @@ async def test_a_recipe_plans_and_dry_runs_without_a_problem_but_what_this_machi
         "see `turnwise doctor --plan`",
     )
     assert [problem for problem in found.problems if not any(word in problem for word in lacking)] == []
-    assert len(found.lines) == 5 + (file.stem in MULTI_GPU)
+    assert len(found.lines) == 5 + (file.stem in MULTI_GPU) + recipe.run.warm_start
     assert "million parameters" in found.lines[0]
     assert "5 servers with" in found.lines[1]
 

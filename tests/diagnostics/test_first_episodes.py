@@ -20,9 +20,9 @@ FAILURES: dict[EpisodeFailure, tuple[Sequence[Turn], Stop]] = {
     EpisodeFailure.WRONG_ANSWER: ((did(QUOTE), said("42")), Stop.ANSWERED),
 }
 REMEDIES = {
-    EpisodeFailure.NO_CALL: "turnwise sft",
-    EpisodeFailure.MALFORMED: "turnwise sft",
-    EpisodeFailure.WRONG_TOOL: "turnwise sft",
+    EpisodeFailure.NO_CALL: "run.warm_start=true",
+    EpisodeFailure.MALFORMED: "run.warm_start=true",
+    EpisodeFailure.WRONG_TOOL: "run.warm_start=true",
     EpisodeFailure.WRONG_CALL: "errors of the tools",
     EpisodeFailure.CUT_TURN: "rollout.tokens_per_turn (now ",
     EpisodeFailure.CUT_EPISODE: "rollout.tokens_per_episode (now ",

@@ -82,5 +82,4 @@ async def test_ten_thousand_tools_cost_no_more_than_the_first_thousand(tmp_path:
     found = await explored(tmp_path, "ten_thousand", num_tasks=4, minutes=0.1)
     [server] = found.servers
     assert len(server.tools) == 1_000
-    assert server.num_calls
-    assert server.why_not
+    assert all(tool.num_tasks or tool.why_not for tool in server.tools)
