@@ -9,6 +9,7 @@ from typing import Any
 
 from turnwise.commands.model_choice import Choice, Machine
 from turnwise.config.included_recipes import FOLDER
+from turnwise.mcp.results import DEFAULT_MAX_TOKENS
 from turnwise.runtime.free_path import require_writable
 from turnwise.runtime.terminal import printable
 from turnwise.types import Tool
@@ -71,6 +72,7 @@ def recipe_text(folder: Path, setup: Setup) -> str:
         tools="\n".join(_tool_lines(folder, setup)),
         tasks="\n".join(_task_lines(folder, setup)),
         num_tasks=_tasks_per_step(setup),
+        episode_tokens=4096 if setup.explored is None else 8192,
         warm_start="" if setup.explored is None else _WARM_START,
     )
 
@@ -109,6 +111,7 @@ def _tool_lines(folder: Path, setup: Setup) -> Iterator[str]:
     else:
         yield f"mcp = {json.dumps(_path_from(folder, setup.mcp))}"
     if setup.explored is not None:
+        yield f"max_result_tokens = {DEFAULT_MAX_TOKENS}  # as much as was explored: less may hide an answer"
         cassette = json.dumps(_path_from(folder, setup.explored / "cassette.jsonl"))
         yield f"# cassette = {cassette}  # the exploration's calls and answers"
         yield '# cassette_mode = "replay_or_call"  # call a server only for what is not recorded'
@@ -198,7 +201,7 @@ name = "outcome"  # 1 if everything in a task's truth holds, else 0
 [rollout]
 group_size = 8             # episodes per task; the reward is compared within such a group
 tokens_per_turn = 512
-tokens_per_episode = 4096  # prompt, tool results and all turns together
+tokens_per_episode = {episode_tokens}  # prompt, tool results and all turns together
 
 [policy]
 tuning = {tuning}
