@@ -98,7 +98,7 @@ async def make_lesson_tasks(counts: LessonCounts) -> LessonTasks:
                 market,
                 pool.lease,
                 {"train": round(counts.per_family * share)},
-                earns=is_success,
+                earns=None,  # slips earn nothing
                 seed=counts.world,
                 families={family.name: family},
                 servers=SERVERS,

@@ -82,7 +82,7 @@ async def make_tasks(
     lease: Lease,
     counts: Mapping[str, int],
     *,
-    earns: Earns,
+    earns: Earns | None,
     seed: int = 0,
     families: Mapping[str, Family] = FAMILIES,
     servers: Sequence[str] | None = None,
@@ -92,7 +92,8 @@ async def make_tasks(
 ) -> Made:
     """Make `counts[split]` tasks of each family; the same seed gives the same tasks.
 
-    `earns` is the reward that every plan must earn, and that an episode without a call must not.
+    `earns` is the reward that every plan must earn, and that an episode without a call must not. It is None
+    for plans that err on purpose.
     A task is offered its family's servers, or `servers` if given, and on them the tools that match the
     patterns in `tools`, or all tools. `on_progress` gets the number of tasks checked and their total.
     Raises WorldMismatch if tools and world disagree, and ToolsDown if a server fails.
@@ -195,7 +196,7 @@ async def _verify(
     lease: Lease,
     servers: Sequence[str] | None,
     tools: Sequence[str] | None,
-    earns: Earns,
+    earns: Earns | None,
 ) -> Task | Rejected:
     offered = tuple(servers or draft.family.servers)
     try:
@@ -219,7 +220,7 @@ async def _verify(
     withheld = sorted(name for name in needed if not _fits(name, tools))
     if withheld:
         return Rejected(draft.task_id, f"{withheld[0]} is needed and not offered")
-    why = why_unsound(task, (first, second), known, idle_cheats(first), earns)
+    why = "" if earns is None else why_unsound(task, (first, second), known, idle_cheats(first), earns)
     return Rejected(draft.task_id, why) if why else task
 
 
