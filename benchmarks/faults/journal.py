@@ -55,9 +55,9 @@ class _Journalled:
     def losses(self) -> Sequence[ServerLoss]:
         return self._inner.losses
 
-    async def call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+    async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
         started = time.monotonic()
-        results = await self._inner.call(calls)
+        results = await self._inner.call(calls, max_tokens=max_tokens)
         for call, result in zip(calls, results, strict=True):
             self._journal.line(
                 "call",

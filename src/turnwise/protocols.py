@@ -18,6 +18,9 @@ from turnwise.types import (
     Trajectory,
 )
 
+PROBE_TOKENS = 20_000
+"""The longest result of a probe. No model reads it: what it looks for must not be cut off."""
+
 
 class Toolbox(Protocol):
     """The tools of one episode, from any number of servers, for as long as its lease lasts."""
@@ -30,8 +33,11 @@ class Toolbox(Protocol):
         """Servers that died during this lease, in the order in which that was noticed."""
         ...
 
-    async def call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Run one turn's calls; results are in call order; a failed call is a result, not an exception."""
+    async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
+        """Run one turn's calls; results are in call order; a failed call is a result, not an exception.
+
+        A result longer than `max_tokens` is cut; without it, than what a model may read.
+        """
         ...
 
 

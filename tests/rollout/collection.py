@@ -42,9 +42,9 @@ class SlowToolbox:
         self._delays = delays
         self.tools, self.losses = inner.tools, inner.losses
 
-    async def call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+    async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
         await asyncio.sleep(self._delays.uniform(0, 0.15))
-        results: list[ToolResult] = await self._inner.call(calls)
+        results: list[ToolResult] = await self._inner.call(calls, max_tokens=max_tokens)
         return results
 
 

@@ -128,7 +128,7 @@ class Broken:
         self._inner = inner
         self.tools, self.losses = inner.tools, ()
 
-    async def call(self, calls: Any) -> Any:
+    async def call(self, calls: Any, *, max_tokens: int | None = None) -> Any:
         return await self._inner.call([call("fail", how="provider")])
 
 

@@ -165,3 +165,16 @@ async def test_probes_read_the_final_state_of_the_episode(played: Played) -> Non
     probe = StateProbe("read", {}, "x")
     [answer] = (await played([call("write", text="x")], "done", truth=Truth(probes=(probe,)))).probes
     assert (answer.probe, answer.content, answer.is_error) == (probe, '["x"]', False)
+
+
+async def test_a_probe_sees_what_a_model_would_read_only_cut() -> None:
+    """A change that was made must not fail because the list around it is long."""
+    probe = StateProbe("read", {}, "in the middle")
+    one = replace(task(), truth=Truth(probes=(probe,)))
+    calls = [call("write", text=text) for text in ("early " * 20, "in the middle", "late " * 20)]
+    async with Pool(notebook(), max_result_tokens=16) as pool:
+        await pool.connect()
+        trajectory = await play_with(pool, one, engine_for(pool, one, [*calls, call("read")], "done"))
+    assert "in the middle" not in trajectory.turns[0].results[-1].content
+    [answer] = trajectory.probes
+    assert probe.accepts(answer.content, is_error=answer.is_error)

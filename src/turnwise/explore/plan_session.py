@@ -66,11 +66,11 @@ class _JointToolbox:
     def losses(self) -> Sequence[ServerLoss]:
         return [loss for toolbox in self._toolboxes for loss in toolbox.losses]
 
-    async def call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+    async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
         results: dict[int, ToolResult] = {}
         for place, toolbox in enumerate(self._toolboxes):
             mine = [number for number, call in enumerate(calls) if self._place.get(call.name, 0) == place]
             if mine:
-                answers = await toolbox.call([calls[number] for number in mine])
+                answers = await toolbox.call([calls[number] for number in mine], max_tokens=max_tokens)
                 results.update(zip(mine, answers, strict=True))
         return [results[number] for number in range(len(calls))]

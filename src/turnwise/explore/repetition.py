@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from turnwise.explore.verdicts import NOT_SEEN, THERE_BEFORE
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
 from turnwise.protocols import Toolbox
-from turnwise.tasks.plan import PlanFailed, PlanRun, ToolsDown, answers_to, holds
-from turnwise.types import Task, ToolCall
+from turnwise.tasks.plan import PlanFailed, PlanRun, ToolsDown, all_hold, answers_to, asked
+from turnwise.types import Task
 
 _PER_SESSION = 16
 _NUM_PARALLEL = 4
@@ -101,9 +102,8 @@ async def _repeated(task: Task, toolbox: Toolbox) -> Repetition:
     """Play one plan; ToolsDown if a server fails."""
     probes, calls = task.truth.probes, []
     try:
-        for probe in probes:
-            if await holds(probe, toolbox):
-                return Repetition(task, "the change is there before it was made")
+        if probes and all_hold(probes, await asked(probes, toolbox)):
+            return Repetition(task, THERE_BEFORE)
         for turn in task.demonstration:
             answers = await answers_to(turn.calls, toolbox) if turn.calls else []
             for call, shown, answer in zip(turn.calls, turn.results, answers, strict=True):
@@ -111,12 +111,13 @@ async def _repeated(task: Task, toolbox: Toolbox) -> Repetition:
                 if not probes and answer.content != shown.content:
                     return Repetition(task, "the data has changed")
                 calls.append(PlayedCall(call.name, dict(call.arguments), answer.content))
-        for probe in probes:
-            if not await holds(probe, toolbox):
-                return Repetition(task, "the change cannot be seen")
-            asked = ToolCall("probe", probe.tool, probe.arguments)
-            [answer] = await answers_to([asked], toolbox, may_fail=True)
-            calls.append(PlayedCall(probe.tool, dict(probe.arguments), answer.content))
+        answers = await asked(probes, toolbox) if probes else []
+        if not all_hold(probes, answers):
+            return Repetition(task, NOT_SEEN)
+        calls += [
+            PlayedCall(probe.tool, dict(probe.arguments), answer.content)
+            for probe, answer in zip(probes, answers, strict=True)
+        ]
     except PlanFailed:
         return Repetition(task, "the plan fails when repeated")
     return Repetition(task, "", tuple(calls))

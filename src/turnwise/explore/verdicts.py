@@ -13,7 +13,7 @@ from turnwise.explore.plan_session import PlanSession
 from turnwise.mcp.session import ConnectFailed
 from turnwise.protocols import Toolbox
 from turnwise.rewards.outcome import is_success
-from turnwise.tasks.plan import PlanFailed, PlanRun, ToolsDown, answers_to, follow, holds
+from turnwise.tasks.plan import PlanFailed, PlanRun, ToolsDown, all_hold, asked, follow
 from turnwise.tasks.verdict import answering_instead, idle_cheats, shortened, why_unsound
 from turnwise.types import Task, Tool, ToolCall, Truth
 
@@ -31,6 +31,8 @@ class Refusal:
     details: str = ""
 
 
+THERE_BEFORE = "the change is there before it was made"
+NOT_SEEN = "the change cannot be seen"
 OUT_OF_TIME = Refusal("time ran out")
 """Not a rejection: the draft was not looked at."""
 
@@ -94,14 +96,12 @@ async def _play(draft: Draft, toolbox: Toolbox) -> PlanRun | Refusal:
 async def _play_change(draft: Draft, toolbox: Toolbox) -> PlanRun | Refusal:
     """Play a plan whose probes must not all hold before it, and hold after it."""
     expected = draft.case.conclude(()).probes
-    if all([await holds(probe, toolbox) for probe in expected]):
-        return Refusal("the change is there before it was made", str(expected))
+    if all_hold(expected, await asked(expected, toolbox)):
+        return Refusal(THERE_BEFORE, str(expected))
     played = await follow(draft.case, toolbox)
-    asked = [ToolCall("probe", probe.tool, probe.arguments) for probe in expected]
-    answers = await answers_to(asked, toolbox, may_fail=True)
-    for probe, answer in zip(expected, answers, strict=True):
-        if not probe.accepts(answer.content, is_error=answer.is_error):
-            return Refusal("the change cannot be seen", probe.contains or probe.lacks)
+    answers = await asked(expected, toolbox)
+    if not all_hold(expected, answers):
+        return Refusal(NOT_SEEN, str(expected))
     return replace(played, probe_answers=tuple(answers))
 
 

@@ -37,8 +37,8 @@ class Readability:
     max_tokens: int
     count_tokens: TokenCounter
 
-    def of(self, text: str) -> str:
-        return cut(text, self.max_tokens, self.count_tokens)
+    def of(self, text: str, max_tokens: int | None = None) -> str:
+        return cut(text, self.max_tokens if max_tokens is None else max_tokens, self.count_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class LeasedToolbox:
     def losses(self) -> Sequence[ServerLoss]:
         return tuple(self._losses)
 
-    async def call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+    async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
         """Make all calls of a turn concurrently; on one server, calls that may write keep their order."""
         results: dict[int, ToolResult] = {}
         lanes: dict[str, list[tuple[int, _Placed]]] = {}
@@ -113,7 +113,7 @@ class LeasedToolbox:
                 lanes.setdefault(placed.tool.server, []).append((position, placed))
 
         async def run(position: int, placed: _Placed) -> None:
-            results[position] = await self._answer(placed)
+            results[position] = await self._answer(placed, max_tokens)
 
         async def run_lane(lane: list[tuple[int, _Placed]]) -> None:
             for is_read_only, together in groupby(lane, key=lambda item: item[1].tool.is_read_only):
@@ -155,7 +155,7 @@ class LeasedToolbox:
         hint = f"; did you mean {near[0]!r}?" if near else f"; the tools are {', '.join(self._tools)}"
         return f"unknown tool {name[:200]!r}{hint}"
 
-    async def _answer(self, placed: _Placed) -> ToolResult:
+    async def _answer(self, placed: _Placed, max_tokens: int | None) -> ToolResult:
         started = time.perf_counter()
         answer, num_retries, is_replayed = await self._replay_or_call(placed)
         seconds = answer.seconds if is_replayed else time.perf_counter() - started
@@ -169,7 +169,7 @@ class LeasedToolbox:
         )
         return ToolResult(
             call_id=placed.call.id,
-            content=self._readability.of(answer.content),
+            content=self._readability.of(answer.content, max_tokens),
             cause=answer.cause,
             seconds=seconds,
             num_retries=num_retries,

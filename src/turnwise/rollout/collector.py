@@ -364,10 +364,10 @@ class _CountingToolbox:
     def losses(self) -> Sequence[ServerLoss]:
         return self._inner.losses
 
-    async def call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+    async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
         self._progress.num_waiting_on_tools += 1
         try:
-            return await self._inner.call(calls)
+            return await self._inner.call(calls, max_tokens=max_tokens)
         finally:
             self._progress.num_waiting_on_tools -= 1
             self._progress.num_calls += len(calls)

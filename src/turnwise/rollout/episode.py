@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 
-from turnwise.protocols import Chat, Engine, EngineDown, Toolbox
+from turnwise.protocols import PROBE_TOKENS, Chat, Engine, EngineDown, Toolbox
 from turnwise.types import (
     Fault,
     Finish,
@@ -188,7 +188,7 @@ async def _probe(task: Task, toolbox: Toolbox) -> tuple[tuple[ProbeResult, ...],
     if not probes:
         return (), False
     calls = [ToolCall(f"probe.{number}", probe.tool, probe.arguments) for number, probe in enumerate(probes)]
-    results = await toolbox.call(calls)
+    results = await toolbox.call(calls, max_tokens=PROBE_TOKENS)
     answers = tuple(
         ProbeResult(probe, result.content, result.is_error)
         for probe, result in zip(probes, results, strict=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from turnwise.protocols import Toolbox
+from turnwise.protocols import PROBE_TOKENS, Toolbox
 from turnwise.tasks.family import Case, Conclusion
 from turnwise.types import DemoTurn, Fault, StateProbe, ToolCall, ToolResult
 
@@ -49,8 +49,22 @@ async def follow(case: Case, toolbox: Toolbox) -> PlanRun:
 
 async def holds(probe: StateProbe, toolbox: Toolbox) -> bool:
     """Return whether the server's current answer is as the probe expects."""
-    [answer] = await answers_to([ToolCall("probe", probe.tool, probe.arguments)], toolbox, may_fail=True)
-    return probe.accepts(answer.content, is_error=answer.is_error)
+    return all_hold([probe], await asked([probe], toolbox))
+
+
+async def asked(probes: Sequence[StateProbe], toolbox: Toolbox) -> list[ToolResult]:
+    """Return the answers to the probes, as an episode gets them; ToolsDown if a server fails."""
+    calls = [ToolCall(f"probe.{number}", probe.tool, probe.arguments) for number, probe in enumerate(probes)]
+    answers = await toolbox.call(calls, max_tokens=PROBE_TOKENS)
+    _require_no_fault(calls, answers)
+    return answers
+
+
+def all_hold(probes: Sequence[StateProbe], answers: Sequence[ToolResult]) -> bool:
+    return all(
+        probe.accepts(answer.content, is_error=answer.is_error)
+        for probe, answer in zip(probes, answers, strict=True)
+    )
 
 
 def changes(played: PlanRun, toolbox: Toolbox) -> list[ToolCall]:
@@ -59,17 +73,20 @@ def changes(played: PlanRun, toolbox: Toolbox) -> list[ToolCall]:
     return [call for turn in played.demonstration for call in turn.calls if call.name in writers]
 
 
-async def answers_to(
-    calls: Sequence[ToolCall], toolbox: Toolbox, *, may_fail: bool = False
-) -> list[ToolResult]:
-    """Return one turn's results; ToolsDown if a server fails, PlanFailed if a call does and may not."""
+async def answers_to(calls: Sequence[ToolCall], toolbox: Toolbox) -> list[ToolResult]:
+    """Return one turn's results; ToolsDown if a server fails, PlanFailed if a call does."""
     answers = await toolbox.call(calls)
+    _require_no_fault(calls, answers)
+    for call, answer in zip(calls, answers, strict=True):
+        if answer.is_error:
+            raise PlanFailed(f"{call.name} {json.dumps(dict(call.arguments))}: {answer.content}")
+    return answers
+
+
+def _require_no_fault(calls: Sequence[ToolCall], answers: Sequence[ToolResult]) -> None:
     for call, answer in zip(calls, answers, strict=True):
         if answer.fault is Fault.INFRA:
             raise ToolsDown(f"{call.name}: {answer.content}")
-        if answer.is_error and not may_fail:
-            raise PlanFailed(f"{call.name} {json.dumps(dict(call.arguments))}: {answer.content}")
-    return answers
 
 
 def _read(function: Any, results: Sequence[Any]) -> Any:
