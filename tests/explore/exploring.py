@@ -1,9 +1,9 @@
 """Run an exploration of test servers."""
 
 import json
-import sys
 from pathlib import Path
 
+from tests import warm
 from turnwise.explore.exploration import Exploration
 from turnwise.explore.explorer import ExploreOptions, Explorer
 from turnwise.mcp.pool import Pool
@@ -15,11 +15,16 @@ WITH_RESOURCES = "library"
 COMPUTING = "computing"
 
 
+def python() -> str:
+    """What starts a server of the tests: an exploration starts many, and most of that is their imports."""
+    return warm.python("mcp.server")
+
+
 def specs_of(folder: Path, *names: str) -> tuple[ServerSpec, ...]:
     """Write an mcp.json with the good servers and the ways to misbehave of these names, and load it."""
     entries = {
         name: {
-            "command": sys.executable,
+            "command": python(),
             "args": [str(SERVERS / f"{name}.py")]
             if name in (*GOOD, WITH_RESOURCES, COMPUTING)
             else [str(SERVERS / "misbehaving.py"), name],

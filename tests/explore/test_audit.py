@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.explore.exploring import SERVERS, python
 from turnwise.tasks.load import save
 from turnwise.types import Answer, DemoTurn, Matcher, StateProbe, Task, ToolCall, Truth
 
 ROOT = Path(__file__).parents[2]
-SERVERS = Path(__file__).parent / "servers"
 
 
 def mcp_file(folder: Path) -> Path:
@@ -20,7 +20,7 @@ def mcp_file(folder: Path) -> Path:
     isolation = {"shop": "shared", "notes": "process"}
     servers = {
         name: {
-            "command": sys.executable,
+            "command": python(),
             "args": [str(SERVERS / f"{name}.py")],
             "turnwise": {"num_warm": 0, "isolation": kind},
         }

@@ -71,10 +71,10 @@ def hook_collections(run: TrainingRun, delays: random.Random, count_down: Callab
             async with inner(*arguments) as toolbox:
                 call = toolbox.call
 
-                async def delayed(calls: Any) -> Any:
+                async def delayed(calls: Any, **options: Any) -> Any:
                     await asyncio.sleep(delays.uniform(0, 0.03))
                     count_down()
-                    return await call(calls)
+                    return await call(calls, **options)
 
                 toolbox.call = delayed
                 yield toolbox

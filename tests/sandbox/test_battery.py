@@ -24,7 +24,7 @@ from turnwise.sandbox import ExecutionStop, Kind, Sandbox, SandboxIsolation, San
 
 ATTACKS = [*FILE_ATTACKS, *KERNEL_ATTACKS, *RESOURCE_ATTACKS]
 LIMITS = SandboxLimits(
-    wall_seconds=1.5,
+    wall_seconds=4,
     cpu_seconds=5,
     memory_bytes=128 << 20,
     output_bytes=16 << 10,

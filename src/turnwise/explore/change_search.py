@@ -200,7 +200,7 @@ class _Search:
             calls = list(_witnesses(readers, made))
             before = [await reading.text(tool, arguments) for tool, arguments in calls]
             reply = await reading.session.call(record.tool, made.arguments)
-            if reply.document is None and reply.error != _EMPTY:
+            if reply.document is None and not reply.is_empty:
                 self._learn(reply.error)
                 return None
             record.num_answers += 1
@@ -236,10 +236,6 @@ class _Search:
         record.needs = "" if record.num_answers else lessons.needs
         for value in lessons.values:
             self._store.add(value)
-
-
-_EMPTY = "the answer is empty"
-"""What a call answers that succeeded and has nothing to say, such as a deletion."""
 
 
 def _witnesses(readers: Sequence[ToolRecord], made: ChangeInput) -> Iterator[tuple[Tool, Mapping[str, Any]]]:

@@ -10,7 +10,7 @@ from turnwise.engines.openai import ChatMessage, OpenAIEndpoint
 from turnwise.explore.rewording import Question, question_of, why_refused
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
-from turnwise.protocols import EngineDown
+from turnwise.protocols import EngineDown, RewardDown
 from turnwise.rewards.outcome import is_success
 from turnwise.rollout.endpoint import endpoint_player
 from turnwise.rollout.episode import EpisodeLimits
@@ -18,6 +18,8 @@ from turnwise.runtime.environment import environment
 from turnwise.types import Message, Task, Tool
 
 _NUM_PARALLEL = 4
+_PROGRESS_EVERY = 20
+"""Questions between two lines of progress."""
 _MAX_TOKENS = 400
 _SYSTEM = (
     "You solve tasks with the tools that you are given. Call tools until you know the answer, "
@@ -31,6 +33,7 @@ _REWORD = (
 
 KEPT = "kept"
 ENDPOINT_FAILED = "the endpoint failed"
+SERVER_FAILED = "a server failed while it was solved"
 UNSOLVED = "a solver does not reach the answer"
 
 
@@ -78,8 +81,12 @@ class Paraphraser:
             self.outcomes[outcome] += 1
             if outcome == KEPT:
                 on_reworded(reworded)
+            if self.outcomes.total() % _PROGRESS_EVERY == 0:
+                on_progress(f"paraphrase: {self.outcomes.total()} of {len(tasks)} questions tried")
 
-        await asyncio.gather(*(one(task) for task in tasks))
+        async with asyncio.TaskGroup() as group:
+            for task in tasks:
+                group.create_task(one(task))
         why = f"; {ENDPOINT_FAILED}: {self._why_down}" if self._why_down else ""
         on_progress(f"paraphrase: {self.outcomes[KEPT]} of {len(tasks)} questions reworded{why}")
 
@@ -101,17 +108,21 @@ class Paraphraser:
             return why, task
         prompt = (*task.prompt[:-1], Message("user", f"{body}{question.rest}"))
         reworded = replace(task, prompt=prompt)
-        return (KEPT, reworded) if await self._is_solved(reworded, seed) else (UNSOLVED, task)
+        outcome = await self._played(reworded, seed)
+        return outcome, reworded if outcome == KEPT else task
 
     async def _ask(self, question: Question, seed: int) -> str:
         messages = [ChatMessage("system", _REWORD), ChatMessage("user", question.body)]
         reply = await self._endpoint.chat(messages, max_tokens=_MAX_TOKENS, temperature=0.7, seed=seed)
         return reply.parsed.text.strip()
 
-    async def _is_solved(self, task: Task, seed: int) -> bool:
+    async def _played(self, task: Task, seed: int) -> str:
         episode_id = f"paraphrase/{task.id}"
         try:
             async with self._pool.lease(task.servers, episode_id, allow=self._allowed) as toolbox:
-                return is_success(await self._play(task, toolbox, episode_id, seed))
-        except ConnectFailed:
-            return False
+                trajectory = await self._play(task, toolbox, episode_id, seed)
+        except (ConnectFailed, RewardDown):
+            return SERVER_FAILED
+        if trajectory.stop.is_infrastructure:
+            return SERVER_FAILED
+        return KEPT if is_success(trajectory) else UNSOLVED

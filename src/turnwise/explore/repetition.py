@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from turnwise.explore.tool_verbs import presumes_reading
 from turnwise.explore.verdicts import NOT_SEEN, THERE_BEFORE
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
@@ -101,6 +102,7 @@ async def _in_one_session(tasks: Sequence[Task], pool: Pool, episode_id: str) ->
 async def _repeated(task: Task, toolbox: Toolbox) -> Repetition:
     """Play one plan; ToolsDown if a server fails."""
     probes, calls = task.truth.probes, []
+    readers = {tool.name for tool in toolbox.tools if presumes_reading(tool)}
     try:
         if probes and all_hold(probes, await asked(probes, toolbox)):
             return Repetition(task, THERE_BEFORE)
@@ -108,7 +110,8 @@ async def _repeated(task: Task, toolbox: Toolbox) -> Repetition:
             answers = await answers_to(turn.calls, toolbox) if turn.calls else []
             for call, shown, answer in zip(turn.calls, turn.results, answers, strict=True):
                 # The same results give the same answer. What a change answers may hold a new id.
-                if not probes and answer.content != shown.content:
+                is_settled = not probes or call.name in readers
+                if is_settled and answer.content != shown.content:
                     return Repetition(task, "the data has changed")
                 calls.append(PlayedCall(call.name, dict(call.arguments), answer.content))
         answers = await asked(probes, toolbox) if probes else []

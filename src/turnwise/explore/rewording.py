@@ -5,12 +5,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from turnwise.explore.answers import is_fit_answer
+from turnwise.explore.wording import FORMS
+from turnwise.explore.wording.changes import DONE
 from turnwise.types import Task
 
 _MAX_GROWTH = 3
 _MAX_MORE_CHARS = 200
 
-_FORM = re.compile(r"\s(?=(?:When it is done, answer|Answer) with\b)")
+_SENTENCES = (DONE, *(sentence for sentences in FORMS.values() for sentence in sentences))
+_FORM = re.compile(rf"\s(?={'|'.join(map(re.escape, _SENTENCES))})")
+_ASKS_FORM = re.compile(r"\b(?:answer|reply|respond) (?:only )?with\b|\bgive (?:me )?only\b", re.IGNORECASE)
 _QUOTED = re.compile(r"“[^”]*”|`[^`]*`")
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 
@@ -42,7 +46,7 @@ def why_refused(body: str, question: Question, task: Task) -> str:
         (body == question.body, "the rewording is the same"),
         (len(body) > max_chars, "the rewording is too long"),
         (any(value not in body for value in _values(question.body, task)), "a value is missing"),
-        (_FORM.search(f" {body}") is not None, "the rewording adds a form of the answer"),
+        (_ASKS_FORM.search(body) is not None, "the rewording adds a form of the answer"),
         (
             any(name in body and name not in question.body for name in tools),
             "the rewording names a tool",

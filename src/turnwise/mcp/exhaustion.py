@@ -28,9 +28,7 @@ def is_exhausted(text: str, arguments: Mapping[str, Any], *, is_error: bool, is_
     come from a tool that may write: what a tool reads may be a log of some other full disk. A message that
     also occurs in the call's own arguments is an echo of the model's words.
     """
-    sign = _SIGNS.search(text)
-    if sign is None:
-        return False
     if not is_error and (is_read_only or len(text) > _MAX_PLAIN_CHARS or not _PLAIN_ERROR.match(text)):
         return False
-    return sign[0].lower() not in json.dumps(arguments, ensure_ascii=False).lower()
+    sign = _SIGNS.search(text)
+    return sign is not None and sign[0].lower() not in json.dumps(arguments, ensure_ascii=False).lower()

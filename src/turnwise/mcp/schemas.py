@@ -8,7 +8,8 @@ not checked: the server checks its own arguments anyway.
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from contextvars import ContextVar
+from functools import cache, cached_property
 from typing import Any
 
 from jsonschema import Draft202012Validator, SchemaError
@@ -32,14 +33,33 @@ class _Spent(Exception):
     """The budget for one check is used up."""
 
 
+class _Budget:
+    """What one check may still take."""
+
+    def __init__(self) -> None:
+        self._num_steps = 0
+        self._depth = 0
+
+    def enter(self, num_steps: int) -> None:
+        self._depth += 1
+        self._num_steps += num_steps
+        if self._num_steps > _MAX_STEPS or self._depth > _MAX_DEPTH:
+            raise _Spent
+
+    def leave(self) -> None:
+        self._depth -= 1
+
+
+_budget: ContextVar[_Budget] = ContextVar("budget")
+"""That of the check under way: the classes of validators are shared, since making one takes 10 ms."""
+
+
 class Schema:
     """One schema, compiled when it is first used: of thousands of tools few are called."""
 
     def __init__(self, owner: str, schema: Mapping[str, Any]) -> None:
         self._owner = owner
         self._schema = schema
-        self._num_steps = 0
-        self._depth = 0
 
     def first_error(self, value: Any) -> ValidationError | None:
         """Return the most relevant error; None if the value is valid or the schema cannot be checked."""
@@ -55,7 +75,7 @@ class Schema:
         return bool(self._checked(lambda: next(iter(validator.descend(value, part)), None) is None))
 
     def _checked(self, check: Callable[[], Any]) -> Any:
-        self._num_steps = self._depth = 0
+        token = _budget.set(_Budget())
         try:
             return check()
         except _Spent:
@@ -65,6 +85,8 @@ class Schema:
             if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
                 raise
             logger.warning("%s: its schema cannot be checked: %s", self._owner, _reason(error))
+        finally:
+            _budget.reset(token)
         return None
 
     @cached_property
@@ -79,23 +101,18 @@ class Schema:
         # MCP's default dialect; also used for one that jsonschema does not know.
         kind = validator_for(schema, default=Draft202012Validator)
         try:
-            _budgeted(kind, self._step, keep_all=True)(kind.META_SCHEMA).validate(schema)
+            _budgeted(kind, keep_all=True)(kind.META_SCHEMA).validate(schema)
         except ValidationError as error:
             raise SchemaError(error.message) from None
         # An empty registry: no $ref is ever fetched.
-        return _budgeted(kind, self._step)(schema, registry=Registry())
-
-    def _step(self, num_levels: int, num_steps: int) -> None:
-        self._depth += num_levels
-        self._num_steps += num_steps
-        if num_steps and (self._num_steps > _MAX_STEPS or self._depth > _MAX_DEPTH):
-            raise _Spent
+        return _budgeted(kind, keep_all=False)(schema, registry=Registry())
 
 
-def _budgeted(kind: Any, step: Callable[[int, int], None], *, keep_all: bool = False) -> Any:
+@cache
+def _budgeted(kind: Any, *, keep_all: bool) -> Any:
     """Return the validator class with every keyword counted; unless `keep_all`, some are not checked."""
     keywords = {
-        name: _counted(_OWN_KEYWORDS.get(name, function), step)
+        name: _counted(_OWN_KEYWORDS.get(name, function))
         for name, function in kind.VALIDATORS.items()
         if keep_all or name not in _LEFT_TO_THE_SERVER
     }
@@ -113,14 +130,15 @@ def _budgeted(kind: Any, step: Callable[[int, int], None], *, keep_all: bool = F
 Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
 
-def _counted(function: Keyword, step: Callable[[int, int], None]) -> Keyword:
+def _counted(function: Keyword) -> Keyword:
     def check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        budget = _budget.get()
         # A long enum or list of properties is walked for every instance; eight entries cost about one step.
-        step(1, 1 + len(value) // 8 if isinstance(value, list | dict) else 1)
+        budget.enter(1 + len(value) // 8 if isinstance(value, list | dict) else 1)
         try:
             yield from function(validator, value, instance, schema) or ()
         finally:
-            step(-1, 0)
+            budget.leave()
 
     return check
 

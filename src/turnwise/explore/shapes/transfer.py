@@ -11,7 +11,7 @@ from turnwise.explore.material import Material
 from turnwise.explore.observation import Observation
 from turnwise.explore.query import Form, Query
 from turnwise.explore.wording import call_phrase, located, transfer_questions
-from turnwise.tasks.family import Conclusion, PlanStep, Results, split_of
+from turnwise.tasks.family import Conclusion, PlanStep, Results
 from turnwise.types import Answer, StateProbe
 
 _PER_CHANGE = 3
@@ -40,8 +40,9 @@ def _of_change(material: Material, made: Change, number: int) -> Iterator[Draft]
         fitting = (one for one in material.asked(observation) if _is_fit(one, observation))
         query = next(fitting, None)
         used = num_of_reader.get(observation.tool.name, 0)
-        splits = {split_of(entity) for entity in (*made.entities, *material.entities(observation))}
-        if query is None or used >= _PER_READER or len(splits) != 1:
+        # the same new name is in other tasks of the change: they must be in one split
+        is_apart = material.splits.split_of(made.entities) != material.split_of(observation)
+        if query is None or used >= _PER_READER or is_apart:
             continue
         num_of_reader[observation.tool.name] = used + 1
         num_found += 1
