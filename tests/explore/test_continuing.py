@@ -172,7 +172,7 @@ def test_tasks_of_a_server_that_is_gone_stay_as_they_are(folder: Path, tasks: Pa
     assert (tasks / "train.jsonl").read_bytes() == before
 
 
-def test_ctrl_c_writes_what_was_found_without_the_secrets_of_a_server(folder: Path, tmp_path: Path) -> None:
+def test_sigterm_writes_what_was_found_without_the_secrets_of_a_server(folder: Path, tmp_path: Path) -> None:
     """The server states its key in an answer."""
     server = (folder / "notes.py").read_text().replace("from typing", "import os\nfrom typing", 1)
     (tmp_path / "notes.py").write_text(
@@ -185,7 +185,7 @@ def test_ctrl_c_writes_what_was_found_without_the_secrets_of_a_server(folder: Pa
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("verified:"):
-                process.send_signal(signal.SIGINT)
+                process.send_signal(signal.SIGTERM)
                 break
         rest = process.stdout.read()
     assert f"written to {out}" in " ".join(rest.split())

@@ -58,6 +58,8 @@ def test_an_argument_that_changes_nothing_is_left_out() -> None:
     [
         (tool("search", query=TEXT), {"query": "Error: file not found"}),
         (tool("search", query=TEXT), {"query": "- [[Home]]"}),
+        (tool("search", query=TEXT), {"query": "7"}),
+        (tool("convert_batch", requests={"type": "array"}), {"requests": [{}, {}]}),
         (tool("read_lines", end_line=NUMBER), {"end_line": 1794881109601}),
         (tool("read_lines", start_line=NUMBER), {"start_line": 2.5}),
         (tool("read_lines", start_line=NUMBER, end_line=NUMBER), {"start_line": 9, "end_line": 2}),

@@ -1,6 +1,7 @@
 """`turnwise explore`: verified tasks for any servers, from the command line."""
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -35,7 +36,8 @@ def explore(
         typer.Option(
             metavar="URL MODEL",
             help="Have a model at an OpenAI-compatible endpoint reword the questions. "
-            "A rewording is kept only if the model then solves the task. Key: OPENAI_API_KEY.",
+            "A rewording is kept only if the model then solves the task. Takes time beyond --minutes. "
+            "Key: OPENAI_API_KEY.",
         ),
     ] = None,
 ) -> None:
@@ -44,8 +46,8 @@ def explore(
     It calls the tools, composes questions about the answers and keeps what it proves: the plan of every task
     was executed in fresh sessions, and shortcuts to its answer earn nothing.
 
-    Again with the same --out, it goes on: tasks that still hold are kept, new ones are added. Ctrl-C writes
-    what was found.
+    Again with the same --out, it goes on: tasks that still hold are kept, new ones are added. Ctrl-C and
+    SIGTERM write what was found.
 
     Example: turnwise explore mcp.json --out tasks
     """
@@ -70,4 +72,5 @@ def explore(
         paraphrase=None if paraphrase is None else ChatModel(*paraphrase),
     )
     command = ExploreCommand(specs, out, options, Console(emoji=False, highlight=False))
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     asyncio.run(command.run())

@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 from turnwise.explore.change_inputs import ChangeInput
 from turnwise.explore.document import Document, document_of
+from turnwise.mcp.results import CUT_MARK
 from turnwise.types import StateProbe, Tool
 
 MIN_CHARS = 3
@@ -17,7 +18,6 @@ _MAX_FRAGMENT = 240
 _MAX_LINE = 120
 _MAX_TEXTS = 12
 _MAX_PROBES = 2
-_CUT = "characters cut ...]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,9 @@ def probes_for(
     set, then any line of an answer about the changed thing. The last two only prove a change that the tool's
     name promises (`is_expected`): a side effect of reading is nothing that a person asks for.
     """
-    changed = [one for one in seen if one.before != one.after and one.after and _CUT not in one.after]
+    changed = [
+        one for one in seen if one.before != one.after and one.after and not CUT_MARK.search(one.after)
+    ]
     found = _of_drawn(made, changed)
     gone = _of_removed(made, changed)
     if found:

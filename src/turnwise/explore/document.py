@@ -1,7 +1,6 @@
 """An answer of a tool as data: fields by path, tables by column, whatever its text format."""
 
 import math
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Any, TypeGuard
 
 from turnwise.explore.json_text import NoJson, beginning_of_json, json_in
 from turnwise.explore.text_structure import stated_result, structure_of
+from turnwise.mcp.results import CUT_MARK
 
 Scalar = str | int | float | bool
 Path = tuple[str | int, ...]
@@ -81,7 +81,6 @@ MAX_KEY_CHARS = 120
 ITEM = "item"
 """The only column of a list of plain values."""
 
-_CUT = re.compile(r"\n\[\.\.\. [\d,]{1,20} of [\d,]{1,20} characters cut \.\.\.\]\n?")
 _SHORT_CUTS = ("[cut]", "…")
 
 
@@ -103,7 +102,7 @@ def document_of(text: str) -> Document:
 
 def _readable(text: str) -> tuple[str, bool]:
     """Return the part of a text that can be read, and whether more is missing."""
-    mark = _CUT.search(text)
+    mark = CUT_MARK.search(text)
     if mark:
         return text[: min(mark.start(), MAX_CHARS)], True
     if text.strip() in _SHORT_CUTS:

@@ -10,6 +10,7 @@ from turnwise.explore.document import Document, Scalar, document_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.entities import leaves
 from turnwise.explore.plan_session import PlanSession
+from turnwise.mcp.results import CUT_MARK
 from turnwise.mcp.session import ConnectFailed
 from turnwise.protocols import Toolbox
 from turnwise.rewards.outcome import is_success
@@ -17,8 +18,6 @@ from turnwise.tasks.plan import PlanFailed, PlanRun, ToolsDown, all_hold, asked,
 from turnwise.tasks.verdict import answering_instead, idle_cheats, shortened, why_unsound
 from turnwise.types import Task, Tool, ToolCall, Truth
 
-_CUT = "characters cut ...]"
-"""Part of the mark that a result cut to its budget has."""
 _LARGE = 100
 """Smaller whole numbers are in many results by chance."""
 
@@ -128,7 +127,7 @@ def judge(proven: Proven, task: Task, common: Sequence[str] = ()) -> Refusal | N
     """
     played, draft = proven.played, proven.draft
     results = [result for turn in played.demonstration for result in turn.results]
-    if any(_CUT in result.content for result in results):
+    if any(CUT_MARK.search(result.content) for result in results):
         return Refusal("a result exceeds the budget")
     if not draft.changes_state and (refusal := _judge_answer(played, task.prompt[0].content)):
         return refusal

@@ -32,6 +32,8 @@ _IDS = word_set("id ids key number phone isbn timestamp time since until before 
 _BEGINNINGS = {"start": "end", "from": "to", "min": "max", "first": "last", "minimum": "maximum"}
 _DEPRECATED = re.compile(r"\bdeprecated\b", re.IGNORECASE)
 _MAX_SOUGHT_WORDS = 8
+_MIN_SOUGHT_DIGITS = 3
+"""A year or a number of an order is searched for, a single digit is not."""
 _SEARCHES = word_set("query q search find term keyword keywords path paths file name")
 _ODD_TEXT = re.compile(r"\[\[|\]\]|[{}<>\n\r\t]|^[-*#>] ")
 """Pieces of markup and code, which nobody searches for and no file is called."""
@@ -104,9 +106,12 @@ def _is_usual(name: str, value: object) -> bool:
             is_sought = not _SEARCHES.isdisjoint(word.lower() for word in words_of(name))
             is_odd = (is_sought or "/" in value) and _ODD_TEXT.search(value)
             is_long = is_sought and len(value.split()) > _MAX_SOUGHT_WORDS
-            return not (says_error(value) or is_odd or is_long)
+            is_digit = is_sought and len(value) < _MIN_SOUGHT_DIGITS and value.isdigit()
+            return not (says_error(value) or is_odd or is_long or is_digit)
+        case dict():
+            return all(_is_usual(key, item) for key, item in value.items())
         case list():
-            return all(_is_usual(name, item) for item in value)
+            return all(item != {} and _is_usual(name, item) for item in value)
     return True
 
 

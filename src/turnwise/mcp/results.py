@@ -136,6 +136,10 @@ def cut(text: str, max_tokens: int, count_tokens: TokenCounter = estimate_tokens
     return _cut_to(text, low)
 
 
+CUT_MARK = re.compile(r"\n\[\.\.\. [\d,]{1,20} of [\d,]{1,20} characters cut \.\.\.\]\n?")
+"""What stands where a result was cut."""
+
+
 def _cut_to(text: str, num_kept: int) -> str:
     num_tail = num_kept // 4
     num_head = num_kept - num_tail
