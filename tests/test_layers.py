@@ -13,7 +13,7 @@ LAYERS = (
     {"types", "config", "runtime"},
     {"protocols", "distributed"},
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
-    {"rollout", "training", "servers", "diagnostics"},
+    {"rollout", "training", "servers", "diagnostics", "environments"},
     {"planning"},
     {"assembly"},
     {"evaluate", "commands", "explore"},

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from turnwise.protocols import Toolbox
+from turnwise.protocols import Environment, Toolbox
 from turnwise.rollout.collector import Lease
 from turnwise.types import ServerLoss, Task, Tool, ToolCall, ToolResult
 
@@ -46,6 +46,10 @@ class _Journalled:
         self._inner = inner
         self._episode_id = episode_id
         self._journal = journal
+
+    @property
+    def environment(self) -> Environment:
+        return self._inner.environment
 
     @property
     def tools(self) -> Sequence[Tool]:

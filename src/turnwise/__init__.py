@@ -42,6 +42,7 @@ _MODULES = {
     "training": ("sft", "train"),
     "vocabulary": (
         "Answer",
+        "EnvironmentDown",
         "Matcher",
         "Message",
         "Recipe",

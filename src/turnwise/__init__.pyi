@@ -22,6 +22,7 @@ from turnwise.api.run import load_run as load_run
 from turnwise.api.training import sft as sft
 from turnwise.api.training import train as train
 from turnwise.api.vocabulary import Answer as Answer
+from turnwise.api.vocabulary import EnvironmentDown as EnvironmentDown
 from turnwise.api.vocabulary import Matcher as Matcher
 from turnwise.api.vocabulary import Message as Message
 from turnwise.api.vocabulary import Recipe as Recipe

@@ -12,6 +12,7 @@ from turnwise.types import (
     Reward,
     Sampling,
     ServerLoss,
+    Task,
     Tool,
     ToolCall,
     ToolResult,
@@ -22,8 +23,59 @@ PROBE_TOKENS = 20_000
 """The longest result of a probe. No model reads it: what it looks for must not be cut off."""
 
 
+class Environment(Protocol):
+    """The other side of one episode: it sets the prompt, replies to text and scores.
+
+    `TASK_ONLY` is the built-in one; `turnwise.environments` has those of the user's own classes.
+    """
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended the episode."""
+        ...
+
+    def posed(self, task: Task) -> Task:
+        """Return the task with the prompt that this episode begins with."""
+        ...
+
+    async def hear(self, text: str) -> str:
+        """Return the reply to a turn without a call; empty: the text is the answer and ends the episode."""
+        ...
+
+    async def score(self) -> Mapping[str, float]:
+        """Return its parts of the score, by name, from 0 to 1; called once, after the last turn."""
+        ...
+
+
+class EnvironmentDown(Exception):
+    """The environment has failed through no fault of the model: the episode is dropped and played again."""
+
+
+class TaskOnly:
+    """The built-in environment: the prompt is the task's, a text ends the episode, the truth decides."""
+
+    is_over = False
+
+    def posed(self, task: Task) -> Task:
+        return task
+
+    async def hear(self, text: str) -> str:
+        return ""
+
+    async def score(self) -> Mapping[str, float]:
+        return {}
+
+
+TASK_ONLY: Environment = TaskOnly()
+
+
 class Toolbox(Protocol):
     """The tools of one episode, from any number of servers, for as long as its lease lasts."""
+
+    @property
+    def environment(self) -> Environment:
+        """Who replies to text: TASK_ONLY for the tools of servers."""
+        ...
 
     @property
     def tools(self) -> Sequence[Tool]: ...
@@ -143,6 +195,10 @@ class Chat(Protocol):
 
         Observations are (tool name, content) pairs; a corrective note has the empty name.
         """
+        ...
+
+    def follow(self, ids: Sequence[int], text: str) -> tuple[int, ...]:
+        """The ids that follow prompt and completion `ids` if the user says `text`, as in `extend`."""
         ...
 
     def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:

@@ -1,7 +1,7 @@
 """The data types that every other module uses: tools, tasks, turns, trajectories, groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -409,6 +409,8 @@ class Turn:
     tool_seconds: float = 0.0
     usage: tuple[int, int] | None = None
     """Prompt and completion tokens as an endpoint counted them; None if the ids are known."""
+    user: str = ""
+    """What the user or the environment said before this turn; its tokens are in `new_ids`."""
 
     @property
     def num_sampled(self) -> int:
@@ -416,7 +418,7 @@ class Turn:
 
 
 class Stop(StrEnum):
-    """Why an episode ended. The first four are the model's doing and are scored; the rest is infrastructure.
+    """Why an episode ended. The first five are scored; the rest is infrastructure.
 
     Wall time counts as infrastructure because it measures the machine: a slow moment must never become a
     reward. Turns and tokens, which the model can waste, have limits of their own.
@@ -424,6 +426,8 @@ class Stop(StrEnum):
 
     ANSWERED = "answered"
     """The model gave an answer: a turn without a call."""
+    ENDED = "ended"
+    """The environment ended the episode."""
     MAX_TURNS = "max_turns"
     """The task's turns are used up."""
     TRUNCATED = "truncated"
@@ -438,10 +442,26 @@ class Stop(StrEnum):
     """The engine failed."""
     REWARD_DOWN = "reward_down"
     """A reward could not be computed, for example because a judge was unreachable."""
+    ENVIRONMENT_DOWN = "environment_down"
+    """The environment raised EnvironmentDown, or one of its methods took too long."""
 
     @property
     def is_infrastructure(self) -> bool:
-        return self in (Stop.TIME_UP, Stop.TOOL_DOWN, Stop.ENGINE_DOWN, Stop.REWARD_DOWN)
+        return self in _INFRASTRUCTURE
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the episode was played to its end and not cut off by a limit or a fault."""
+        return self in (Stop.ANSWERED, Stop.ENDED)
+
+
+_INFRASTRUCTURE = {
+    Stop.TIME_UP,
+    Stop.TOOL_DOWN,
+    Stop.ENGINE_DOWN,
+    Stop.REWARD_DOWN,
+    Stop.ENVIRONMENT_DOWN,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,6 +497,8 @@ class Trajectory:
     queue_seconds: float = 0.0
     temperature: float = 1.0
     """The temperature its tokens were sampled at."""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """What the environment's `score()` returned; empty without an environment."""
 
     @property
     def token_ids(self) -> tuple[int, ...]:
@@ -501,7 +523,7 @@ class Trajectory:
     @property
     def final_text(self) -> str:
         """The model's answer; empty if the episode ended without one."""
-        return self.turns[-1].parsed.text if self.turns and self.stop is Stop.ANSWERED else ""
+        return self.turns[-1].parsed.text if self.turns and self.stop.is_complete else ""
 
     @property
     def calls(self) -> tuple[tuple[ToolCall, ToolResult], ...]:

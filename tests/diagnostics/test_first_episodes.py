@@ -18,6 +18,7 @@ FAILURES: dict[EpisodeFailure, tuple[Sequence[Turn], Stop]] = {
     EpisodeFailure.CUT_EPISODE: ((did(QUOTE),), Stop.CONTEXT_FULL),
     EpisodeFailure.OUT_OF_TURNS: ((did(QUOTE), did(QUOTE)), Stop.MAX_TURNS),
     EpisodeFailure.WRONG_ANSWER: ((did(QUOTE), said("42")), Stop.ANSWERED),
+    EpisodeFailure.NOT_SOLVED: ((said("42"),), Stop.ENDED),
 }
 REMEDIES = {
     EpisodeFailure.NO_CALL: "run.warm_start=true",
@@ -28,6 +29,7 @@ REMEDIES = {
     EpisodeFailure.CUT_EPISODE: "rollout.tokens_per_episode (now ",
     EpisodeFailure.OUT_OF_TURNS: "max_turns",
     EpisodeFailure.WRONG_ANSWER: "easier tasks",
+    EpisodeFailure.NOT_SOLVED: "score()",
 }
 
 

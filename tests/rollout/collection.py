@@ -41,6 +41,7 @@ class SlowToolbox:
         self._inner = inner
         self._delays = delays
         self.tools, self.losses = inner.tools, inner.losses
+        self.environment = inner.environment
 
     async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
         await asyncio.sleep(self._delays.uniform(0, 0.15))

@@ -127,6 +127,7 @@ class Broken:
     def __init__(self, inner: Any) -> None:
         self._inner = inner
         self.tools, self.losses = inner.tools, ()
+        self.environment = inner.environment
 
     async def call(self, calls: Any, *, max_tokens: int | None = None) -> Any:
         return await self._inner.call([call("fail", how="provider")])

@@ -117,7 +117,7 @@ def test_a_prompt_may_be_plain_text_and_the_list_may_be_inside_an_object(tmp_pat
         ({"difficulty": "brutal"}, ["difficulty", "'brutal'"]),
         ({"max_turns": 0}, ["max_turns", "got 0"]),
         ({"max_turns": "3"}, ["max_turns", "got '3'"]),
-        ({"prompt": []}, ["prompt"]),
+        ({"prompt": None}, ["prompt"]),
         ({"prompt": [{"role": "user"}]}, ["prompt.0.content"]),
         ({"servers": "fmp"}, ["servers", "'fmp'"]),
         ({"demonstration": [{"text": "", "calls": [{"id": "1"}]}]}, ["demonstration.0.calls.0.name"]),

@@ -33,19 +33,30 @@ def rollout(
     mcp: str | Path | None = None,
     rewards: Sequence[RewardLike] | None = None,
     tools: Sequence[Callable[..., Any]] | None = None,
+    environment: Callable[[], Any] | None = None,
     settings: Mapping[str, Any] = NO_SETTINGS,
     num_tasks: int | None = None,
     quiet: bool = False,
 ) -> list[StoredEpisode]:
     """Play `rollout.group_size` episodes per task, by default of tasks.train of the recipe.
 
-    recipe, model, mcp, rewards, tools, settings: as in `train`.
+    recipe, model, mcp, rewards, tools, environment, settings: as in `train`.
     num_tasks: play only the first tasks.
     quiet: show no progress.
     """
-    resolved = resolve(recipe, model=model, mcp=mcp, rewards=rewards, tools=tools, settings=settings)
+    resolved = resolve(
+        recipe,
+        model=model,
+        mcp=mcp,
+        rewards=rewards,
+        tools=tools,
+        environment=environment,
+        settings=settings,
+    )
     require_one_process(resolved.recipe, "rollout")
-    played = tasks_from(tasks, resolved.recipe.tasks.train, "tasks.train")[:num_tasks]
+    played = tasks_from(
+        resolved.tasks.get("train") if tasks is None else tasks, resolved.recipe.tasks.train, "tasks.train"
+    )[:num_tasks]
     announce_servers(resolved.recipe, resolved.given)
     episodes, _ = run_in_thread(
         lambda: play_episodes(
@@ -66,6 +77,7 @@ def evaluate(
     mcp: str | Path | None = None,
     rewards: Sequence[RewardLike] | None = None,
     tools: Sequence[Callable[..., Any]] | None = None,
+    environment: Callable[[], Any] | None = None,
     settings: Mapping[str, Any] = NO_SETTINGS,
     samples: int = 4,
     temperature: float = 1.0,
@@ -74,7 +86,8 @@ def evaluate(
 ) -> Evaluation:
     """Measure success on tasks, by default on tasks.test of the recipe.
 
-    recipe, model, mcp, rewards, tools, settings: as in `train`. A `Run` in place of a recipe: `Run.evaluate`.
+    recipe, model, mcp, rewards, tools, environment, settings: as in `train`. A `Run` in place of a recipe:
+        `Run.evaluate`.
     samples: episodes per task.
     temperature: 0 is greedy; one sample is then enough.
     out: the eval.json to write; by default in a new folder under `runs/eval`.
@@ -86,14 +99,25 @@ def evaluate(
             "mcp": mcp,
             "rewards": rewards,
             "tools": tools,
+            "environment": environment,
             "settings": settings or None,
         }
         if ignored := [name for name, value in changes.items() if value is not None]:
             raise ValueError(f"{ignored[0]}: {recipe.path} is evaluated as it was trained")
         return recipe.evaluate(tasks, samples=samples, temperature=temperature, out=out, quiet=quiet)
-    resolved = resolve(recipe, model=model, mcp=mcp, rewards=rewards, tools=tools, settings=settings)
+    resolved = resolve(
+        recipe,
+        model=model,
+        mcp=mcp,
+        rewards=rewards,
+        tools=tools,
+        environment=environment,
+        settings=settings,
+    )
     require_one_process(resolved.recipe, "evaluate")
-    played = tasks_from(tasks, resolved.recipe.tasks.test, "tasks.test")
+    played = tasks_from(
+        resolved.tasks.get("test") if tasks is None else tasks, resolved.recipe.tasks.test, "tasks.test"
+    )
     return measure(
         resolved.recipe,
         played,

@@ -9,13 +9,14 @@ from typing import Any
 
 from turnwise.api.overrides import as_overrides, named, reward_blocks
 from turnwise.api.reward_terms import RewardLike
+from turnwise.assembly.environment_tasks import environment_tasks, with_tasks_in
 from turnwise.assembly.trusted_runs import consent_question, not_agreed_to
 from turnwise.config import Recipe, complete_recipe, load_recipe
 from turnwise.runtime.process_setup import prepare
 from turnwise.runtime.python_functions import Given
 from turnwise.runtime.terminal import printable
 from turnwise.servers.backends import servers_of
-from turnwise.tasks.load import from_rows, load, save
+from turnwise.tasks.load import from_rows, load
 from turnwise.types import Task
 
 TaskSource = str | Path | Iterable[Task | Mapping[str, Any]]
@@ -40,11 +41,7 @@ class Resolved:
 
     def with_tasks_in(self, folder: Path) -> Recipe:
         """Write the tasks to this folder and return the recipe that refers to the files."""
-        files = {split: folder / f"{split}.jsonl" for split in self.tasks}
-        for split, file in files.items():
-            save(self.tasks[split], file)
-        tasks = self.recipe.tasks.model_copy(update={split: file.resolve() for split, file in files.items()})
-        return self.recipe.model_copy(update={"tasks": tasks})
+        return with_tasks_in(self.recipe, self.tasks, folder)
 
 
 def resolve(
@@ -55,12 +52,13 @@ def resolve(
     tasks: Mapping[str, TaskSource | None] = NO_SETTINGS,
     rewards: Sequence[RewardLike] | None = None,
     tools: Sequence[Callable[..., Any]] | None = None,
+    environment: Callable[[], Any] | None = None,
     settings: Mapping[str, Any] = NO_SETTINGS,
 ) -> Resolved:
     """Resolve a recipe and its changes; ValueError for the user's mistakes. `settings` win over others."""
     prepare()
     given: dict[str, Callable[..., Any]] = {}
-    chosen = changes(given, model=model, mcp=mcp, rewards=rewards, tools=tools)
+    chosen = changes(given, model=model, mcp=mcp, rewards=rewards, tools=tools, environment=environment)
     in_memory = {}
     for split, source in tasks.items():
         if isinstance(source, str | Path):
@@ -73,6 +71,8 @@ def resolve(
     else:
         path = None if recipe is None else Path(recipe)
         complete = load_recipe(path, overrides)
+    if "train" not in in_memory:
+        in_memory = {**environment_tasks(complete, given), **in_memory}
     name, recipe_file = ("run", "") if path is None else (path.stem, path.name)
     if "train" in in_memory:
         complete = _with_few_tasks(complete, len(in_memory["train"]))
@@ -86,6 +86,7 @@ def changes(
     mcp: str | Path | None = None,
     rewards: Sequence[RewardLike] | None = None,
     tools: Sequence[Callable[..., Any]] | None = None,
+    environment: Callable[[], Any] | None = None,
 ) -> dict[str, Any]:
     """Return the recipe keys that these arguments set; functions that cannot be imported go into `given`."""
     keys: dict[str, Any] = {}
@@ -97,6 +98,8 @@ def changes(
         keys["rewards"] = reward_blocks(rewards, given)
     if tools is not None:
         keys["tools.functions"] = [named(function, given) for function in tools]
+    if environment is not None:
+        keys["environment"] = named(environment, given)
     return keys
 
 

@@ -26,9 +26,12 @@ class PartMaker(Protocol):
     def __call__(self, weight: float = 1.0, **options: Any) -> RewardTerm: ...
 
 
-def weighted(function: Callable[..., Any], weight: float = 1.0, **options: Any) -> OwnReward:
-    """A function of your own as a part of the reward; it is called with a trajectory and the options."""
-    return OwnReward(function, weight, options)
+def weighted(part: Callable[..., Any] | str, weight: float = 1.0, **options: Any) -> OwnReward | RewardTerm:
+    """A function of your own as a part of the reward; it is called with a trajectory and the options.
+
+    Also a part by its name, such as `environment.speed` for a part of an environment's score.
+    """
+    return RewardTerm(part, weight, options) if isinstance(part, str) else OwnReward(part, weight, options)
 
 
 def __getattr__(name: str) -> PartMaker:

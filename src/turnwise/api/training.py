@@ -19,6 +19,7 @@ from turnwise.api.resolved import (
 )
 from turnwise.api.reward_terms import RewardLike
 from turnwise.api.run import Run, as_path
+from turnwise.assembly.environment_tasks import require_train_tasks
 from turnwise.assembly.trusted_runs import keep_agreement
 from turnwise.commands.sft import WarmStart, warm_up
 from turnwise.config import Recipe, override_recipe
@@ -42,6 +43,7 @@ def train(
     test: TaskSource | None = None,
     rewards: Sequence[RewardLike] | None = None,
     tools: Sequence[Callable[..., Any]] | None = None,
+    environment: Callable[[], Any] | None = None,
     settings: Mapping[str, Any] = NO_SETTINGS,
     folder: str | Path | None = None,
     on_step: OnStep | None = None,
@@ -60,6 +62,7 @@ def train(
     tasks, validation, test: a file, or a sequence of `Task` or of rows of such a file.
     rewards: functions of a trajectory, weighted parts such as `outcome(0.5)`, or names.
     tools: Python functions offered as tools; they run in this process.
+    environment: a class of your own in place of tools; its `tasks()` are the default of `tasks`.
     settings: any other keys of the recipe: {"run.num_steps": 20}.
     folder: where the run's folder is created; `runs` by default.
     on_step: called after every step with its figures. If it raises, the run is saved and the error is raised.
@@ -74,12 +77,21 @@ def train(
         fixed = {"recipe": recipe, "model": model, "mcp": mcp, "folder": folder, **sources}
         if ignored := [name for name, value in fixed.items() if value is not None]:
             raise ValueError(f"resume: the run has its own {ignored[0]}; change other keys by `settings`")
-        opened, given = _resumed(as_path(resume), rewards, tools, settings, trust=trust)
+        functions = {"rewards": rewards, "tools": tools, "environment": environment}
+        opened, given = _resumed(as_path(resume), functions, settings, trust=trust)
         resolved = None
     else:
         resolved = resolve(
-            recipe, model=model, mcp=mcp, tasks=sources, rewards=rewards, tools=tools, settings=settings
+            recipe,
+            model=model,
+            mcp=mcp,
+            tasks=sources,
+            rewards=rewards,
+            tools=tools,
+            environment=environment,
+            settings=settings,
         )
+        require_train_tasks(resolved.recipe, "train" in resolved.tasks)
         opened, given = _created(resolved), resolved.given
     stopping = Stopping()
     with opened as run:
@@ -107,15 +119,14 @@ def _created(resolved: Resolved) -> RunFolder:
 
 def _resumed(
     path: Path,
-    rewards: Sequence[RewardLike] | None,
-    tools: Sequence[Callable[..., Any]] | None,
+    functions: Mapping[str, Any],
     settings: Mapping[str, Any],
     *,
     trust: bool,
 ) -> tuple[RunFolder, Given]:
     prepare()
     given: dict[str, Callable[..., Any]] = {}
-    chosen = {**changes(given, rewards=rewards, tools=tools), **settings}
+    chosen = {**changes(given, **functions), **settings}
     before = RunFolder.read(path).recipe
     changed = override_recipe(before, as_overrides(chosen))
     require_one_process(changed, "train")

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from turnwise.assembly.workbench import Workbench, offered_tools, require_harmless, used_servers
 from turnwise.chat import RenderedChat
 from turnwise.config import Recipe
+from turnwise.environments import find_environment, scores_episodes
 from turnwise.rewards import parts_of, why_unscorable_by
 from turnwise.rewards import why_unscorable as why_unscorable_of
 from turnwise.tasks.check import check_files
 from turnwise.tasks.curriculum import curriculum_of, least_choice
-from turnwise.tasks.load import load
+from turnwise.tasks.load import Problem, load, read
 from turnwise.types import LiveServer, Task, Tool
 
 
@@ -18,14 +19,18 @@ def task_problems(
 ) -> list[str]:
     """Return every problem in the recipe's task files that would prevent training with these tools."""
     files = list(dict.fromkeys(recipe.tasks.files.values()))  # one file may be both validation and test
-    why_unscorable = why_unscorable_by(parts_of(recipe))
-    found = [str(problem) for problem in check_files(files, tools, why_unscorable, live)]
+    if recipe.environment:  # its tools are known only when an episode begins
+        found = [str(item) for file in files for item in read(file) if isinstance(item, Problem)]
+    else:
+        why_unscorable = why_unscorable_by(parts_of(recipe))
+        found = [str(problem) for problem in check_files(files, tools, why_unscorable, live)]
     if found:
         return found
+    is_scored = bool(recipe.environment) and scores_episodes(find_environment(recipe.environment))
     for split, file in recipe.tasks.files.items():
         tasks = load(file)
         found += training_problems(recipe, tasks) if split == "train" else ()
-        found += playing_problems(recipe, tasks, chat, tools)
+        found += playing_problems(recipe, tasks, chat, tools, has_score=is_scored)
     return list(dict.fromkeys(found))
 
 
@@ -47,21 +52,45 @@ def training_problems(recipe: Recipe, tasks: Sequence[Task]) -> Iterator[str]:
 
 
 def playing_problems(
-    recipe: Recipe, tasks: Sequence[Task], chat: RenderedChat | None, tools: Sequence[Tool]
+    recipe: Recipe,
+    tasks: Sequence[Task],
+    chat: RenderedChat | None,
+    tools: Sequence[Tool],
+    *,
+    has_score: bool = False,
 ) -> Iterator[str]:
     """Yield problems that prevent an episode of these tasks from being played or scored.
 
     Without `chat`, for example when an endpoint counts its own tokens, prompts may have any length.
+    `has_score`: whether the recipe's environment scores.
     """
     parts = parts_of(recipe)
+    if recipe.environment:
+        yield from environment_problems(recipe, tasks, has_score=has_score)
+        return
     for task in tasks:
         why = why_unscorable_of(task, parts)
         if why is not None:
             yield f"task {task.id!r}: {why}"
+        if not task.prompt:
+            yield f"task {task.id!r}: its prompt is empty"
+            return
         if chat is not None and recipe.engine.kind == "scripted" and not task.demonstration:
             yield f"task {task.id!r}: the scripted engine needs a demonstration"
     if chat is not None:
         yield from prompt_problems(recipe, tasks, chat, tools)
+
+
+def environment_problems(recipe: Recipe, tasks: Sequence[Task], *, has_score: bool) -> Iterator[str]:
+    """Yield problems that prevent these tasks from being played or scored in the recipe's environment."""
+    parts = parts_of(recipe)
+    for task in tasks:
+        if task.servers or task.truth.probes:
+            key = "servers" if task.servers else "truth.probes"
+            yield f"task {task.id!r}: {key} is set, and environment {recipe.environment!r} has no servers"
+        why = None if has_score else why_unscorable_of(task, parts)
+        if why is not None:
+            yield f"task {task.id!r}: environment {recipe.environment!r} has no method score(), and {why}"
 
 
 def prompt_problems(
@@ -92,7 +121,8 @@ def require_playable(bench: Workbench, tasks: Sequence[Task], *, has_own_tokens:
     """Raise ValueError with the first problem that prevents playing these tasks."""
     require_harmless(bench.pool, used_servers(tasks, [tool.server for tool in bench.pool.tools]))
     chat = bench.chat if has_own_tokens else None
-    require(playing_problems(bench.recipe, tasks, chat, bench.pool.tools))
+    is_scored = bench.environment is not None and bench.environment.has_score
+    require(playing_problems(bench.recipe, tasks, chat, bench.pool.tools, has_score=is_scored))
 
 
 def require(problems: Iterable[str]) -> None:

@@ -22,14 +22,16 @@ from turnwise.chat import (
 )
 from turnwise.config import ModelConfig, Recipe
 from turnwise.engines import engine_class
+from turnwise.environments import PythonEnvironment, find_environment
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.exposure import refusal
 from turnwise.mcp.pool import Pool, is_offered
+from turnwise.mcp.results import Sanitiser
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import ServerSpec
-from turnwise.mcp.toolbox import LeasedToolbox
+from turnwise.mcp.toolbox import Readability
 from turnwise.planning import check_device_limits
-from turnwise.protocols import BatchEngine, Engine, EngineDown
+from turnwise.protocols import BatchEngine, Engine, EngineDown, Toolbox
 from turnwise.rewards import Rewards, parts_of
 from turnwise.rollout.collector import CollectionPlan, Collector, LeaseFailed, Slots
 from turnwise.rollout.episode import EpisodeLimits, player
@@ -54,20 +56,43 @@ class Workbench:
     rewards: Rewards
     slots: Slots
     """Slots for episodes in play, shared by all collections."""
+    environment: PythonEnvironment | None = None
+    """The environment of every episode, in place of the pool's servers."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the collection whose turn it is in lockstep."""
 
     @contextlib.asynccontextmanager
-    async def lease(self, task: Task, episode_id: str) -> AsyncIterator[LeasedToolbox]:
-        """Lease the task's tools; a task that names no servers gets all of them."""
-        servers = task.servers or tuple(dict.fromkeys(tool.server for tool in self.pool.tools))
+    async def lease(self, task: Task, episode_id: str) -> AsyncIterator[Toolbox]:
+        """Lease the task's tools, or an object of the environment. Raises LeaseFailed or EnvironmentDown.
+
+        A task that names no servers gets all of them.
+        """
         async with contextlib.AsyncExitStack() as leases:
             try:
-                toolbox = await leases.enter_async_context(
-                    self.pool.lease(servers, episode_id, allow=task.tools)
-                )
+                toolbox = await leases.enter_async_context(self._leasing(task, episode_id))
             except ConnectFailed as error:
                 raise LeaseFailed(str(error)) from None
+            yield toolbox
+
+    def _leasing(self, task: Task, episode_id: str) -> contextlib.AbstractAsyncContextManager[Toolbox]:
+        if self.environment is not None:
+            return self.environment.lease(task)
+        servers = task.servers or tuple(dict.fromkeys(tool.server for tool in self.pool.tools))
+        return self.pool.lease(servers, episode_id, allow=task.tools)
+
+    @contextlib.asynccontextmanager
+    async def _lease_with_room(self, task: Task, episode_id: str) -> AsyncIterator[Toolbox]:
+        """Lease as above; RuntimeError if an environment's prompt leaves no token to sample.
+
+        The prompts of tasks are checked before; that of an environment is known only now.
+        """
+        async with self.lease(task, episode_id) as toolbox:
+            posed, limit = toolbox.environment.posed(task), self.recipe.rollout.tokens_per_episode
+            if posed is not task and (count := len(self.chat.open(posed.prompt, toolbox.tools))) >= limit:
+                raise RuntimeError(
+                    f"environment {self.recipe.environment!r}: the prompt of task {task.id!r} with "
+                    f"{len(toolbox.tools)} tools has {count} tokens, rollout.tokens_per_episode is {limit}"
+                )
             yield toolbox
 
     def collector(
@@ -80,7 +105,7 @@ class Workbench:
             lockstep or self.engine, self.chat, limits_of(self.recipe), Sampling(temperature=chosen)
         )
         plan = plan_of(self.recipe, group_size, seed)
-        return Collector(playing, self.lease, self.rewards, plan, lockstep or self.slots.pace())
+        return Collector(playing, self._lease_with_room, self.rewards, plan, lockstep or self.slots.pace())
 
     def _lockstep(self) -> Lockstep:
         if not isinstance(self.engine, BatchEngine):
@@ -138,6 +163,7 @@ async def open_workbench(
         check_worlds(tasks, servers.live)
         specs = tuple(spec.shared_by(num_workers) for spec in servers.specs)
     chat = chat_of(recipe)
+    environment = open_environment(recipe, chat, given) if recipe.environment else None
     async with contextlib.AsyncExitStack() as exits:
         cassette = _cassette(recipe)
         if cassette is not None:
@@ -166,7 +192,19 @@ async def open_workbench(
         else:
             engine = await open_engine(recipe, exits, model)
         slots = Slots(recipe.rollout.num_parallel_episodes)
-        yield Workbench(recipe, engine, chat, pool, rewards, slots)
+        yield Workbench(recipe, engine, chat, pool, rewards, slots, environment)
+
+
+def open_environment(recipe: Recipe, chat: RenderedChat, given: Given = NOTHING_GIVEN) -> PythonEnvironment:
+    """The recipe's environment; ValueError if its class cannot be found or lacks a method."""
+    tools = recipe.tools
+    return PythonEnvironment(
+        recipe.environment,
+        find_environment(recipe.environment, given),
+        Readability(Sanitiser(chat.special_tokens), tools.max_result_tokens, chat.count_tokens),
+        timeout_seconds=tools.function_timeout_seconds,
+        is_mending=tools.mend_arguments,
+    )
 
 
 def used_servers(tasks: Sequence[Task], names: Sequence[str]) -> set[str]:

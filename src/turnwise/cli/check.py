@@ -47,6 +47,7 @@ def doctor(
         fail("--memory goes with --plan")
 
     servers, settings = _setup(recipe, overrides)
+    from turnwise.cli.recipes import with_generated_tasks
     from turnwise.doctor import Finding, FindingLevel, examine, print_finding
     from turnwise.runtime.environment import environment
 
@@ -60,7 +61,11 @@ def doctor(
                 print_finding(finding, console)
         return findings
 
-    findings = asyncio.run(look())
+    if settings is None:
+        findings = asyncio.run(look())
+    else:
+        with with_generated_tasks(settings) as settings:
+            findings = asyncio.run(look())
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=1))
     num_bad = sum(finding.level is FindingLevel.BAD for finding in findings)

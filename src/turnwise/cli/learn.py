@@ -8,7 +8,7 @@ import typer
 
 from turnwise.cli import processes as rank_processes
 from turnwise.cli.options import Overrides, fail
-from turnwise.cli.recipes import announce_servers, read_recipe, run_async, run_recipe
+from turnwise.cli.recipes import announce_servers, read_recipe, run_async, run_recipe, with_generated_tasks
 from turnwise.cli.trust import Trust
 from turnwise.runtime.process_setup import prepare
 
@@ -125,6 +125,8 @@ def _train_elsewhere(
     from turnwise.integrations.skyrl.launch import launch, preview
     from turnwise.run.dry import dry_episodes
 
+    if settings.environment and settings.tasks.train is None:
+        fail("tasks.train: --engine skyrl reads tasks from a file, also those of an environment")
     try:
         if not is_dry:
             announce_servers(settings)
@@ -202,10 +204,10 @@ def _learned_from(warm: "WarmStart") -> str:
 def _dry_run(recipe: Path | None, overrides: list[str]) -> None:
     if recipe is None:
         fail("--dry-run looks at a recipe, not at a run that has begun")
-    settings = read_recipe(recipe, overrides)
-    from turnwise.run.dry import dry_run
+    with with_generated_tasks(read_recipe(recipe, overrides)) as settings:
+        from turnwise.run.dry import dry_run
 
-    found = run_async(dry_run(settings))
+        found = run_async(dry_run(settings))
     _print_dry(found.lines, found.problems)
 
 
@@ -224,6 +226,7 @@ def _print_dry(lines: Sequence[str], problems: Sequence[str]) -> None:
 def _folder(
     settings: "Recipe", recipe: Path | None, resume: Path | None, overrides: list[str]
 ) -> "RunFolder":
+    from turnwise.assembly.environment_tasks import environment_tasks, require_train_tasks, with_tasks_in
     from turnwise.assembly.trusted_runs import keep_agreement
     from turnwise.config import override_recipe
     from turnwise.tracking.folder import RunFolder
@@ -239,6 +242,11 @@ def _folder(
         assert recipe is not None
         run = settings.run
         name = run.name or recipe.stem
-        return RunFolder.create(run.folder, name, settings, is_dated=not run.name, recipe_file=recipe.name)
+        made = environment_tasks(settings)
+        require_train_tasks(settings, "train" in made)
+        folder = RunFolder.create(run.folder, name, settings, is_dated=not run.name, recipe_file=recipe.name)
+        if made:
+            folder.change_recipe(with_tasks_in(settings, made, folder.path / "tasks"))
+        return folder
     except ValueError as error:
         fail(str(error))

@@ -12,6 +12,7 @@ from turnwise.cli.recipes import Best, Step, announce_servers, read_agent, read_
 from turnwise.cli.trust import Trust
 
 if TYPE_CHECKING:
+    from turnwise.config import Recipe
     from turnwise.types import Task
 
 RecipeFile = Annotated[Path | None, typer.Argument(help="A recipe (TOML); defaults if absent.")]
@@ -39,7 +40,7 @@ def rollout(
     announce_servers(settings)
     if out.exists():
         print(f"{out} is there already: these trajectories are appended to it", file=sys.stderr)
-    chosen = _tasks(tasks or settings.tasks.train, "tasks.train")[:groups]
+    chosen = _tasks(tasks, settings, "train")[:groups]
     from turnwise.evaluate.playing import play_groups
 
     run_async(play_groups(settings, chosen, out=out, num_shown=show))
@@ -109,7 +110,7 @@ def evaluate(
     )
     processes.alone(agent.recipe, "eval")
     announce_servers(agent.recipe)
-    chosen = _tasks(tasks or agent.recipe.tasks.test, "tasks.test")
+    chosen = _tasks(tasks, agent.recipe, "test")
     from turnwise.evaluate.playing import evaluate_recipe
 
     report, written = run_async(
@@ -130,12 +131,19 @@ def evaluate(
     print(f"figures: {written}", file=sys.stderr)
 
 
-def _tasks(path: Path | None, key: str) -> "tuple[Task, ...]":
+def _tasks(file: Path | None, recipe: "Recipe", split: str) -> "tuple[Task, ...]":
+    """Return the tasks of a file, else those of the recipe's split, else those that its environment has."""
+    from turnwise.assembly.environment_tasks import environment_tasks
     from turnwise.tasks.load import load
 
-    if path is None:
-        fail(f"no tasks: give --tasks FILE, or set {key} in the recipe (`turnwise tasks make` makes some)")
+    path = file or recipe.tasks.files.get(split)
     try:
-        return load(path)
+        if path is not None:
+            return load(path)
+        made = environment_tasks(recipe)
     except ValueError as error:
         fail(str(error))
+    if split not in made:
+        hint = f"set tasks.{split} in the recipe (`turnwise tasks make` makes some)"
+        fail(f"no tasks: give --tasks FILE, or {hint}")
+    return made[split]

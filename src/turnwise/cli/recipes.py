@@ -1,7 +1,9 @@
 """Reads what a command works on, a recipe or a run, and runs that work; mistakes end it in one line."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import contextlib
+import tempfile
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -42,6 +44,24 @@ def read_recipe(path: Path | None, overrides: Sequence[str]) -> "Recipe":
     from turnwise.training.model.quantised import settled
 
     return settled(recipe)
+
+
+@contextlib.contextmanager
+def with_generated_tasks(recipe: "Recipe") -> Iterator["Recipe"]:
+    """Yield the recipe with the tasks that its environment generates in files, for as long as the block runs.
+
+    Exits if the recipe has an environment and there are no training tasks at all.
+    """
+    with contextlib.ExitStack() as exits:
+        if recipe.environment and recipe.tasks.train is None:
+            from turnwise.assembly.environment_tasks import with_environment_tasks
+
+            folder = exits.enter_context(tempfile.TemporaryDirectory(prefix="turnwise-tasks-"))
+            try:
+                recipe = with_environment_tasks(recipe, Path(folder))
+            except ValueError as error:
+                fail(str(error))
+        yield recipe
 
 
 def announce_servers(recipe: "Recipe", *, is_printed: bool = True) -> None:

@@ -106,6 +106,11 @@ async def talk(
     Every conversation has a lease of its own, so tool state does not carry over to the next.
     """
     check_temperature(temperature)
+    if recipe.environment:
+        raise ValueError(
+            f"environment is {recipe.environment!r}, which replies in place of a user: play it with "
+            "`turnwise rollout`"
+        )
     tasks = _tasks(recipe)
     # Nothing is scored here, so no judge and no reward module of the user is needed.
     recipe = recipe.model_copy(update={"rewards": (RewardConfig(name="outcome"),)})

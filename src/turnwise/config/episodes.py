@@ -102,14 +102,15 @@ class ToolsConfig(BaseModel):
     """Python functions offered as tools, as `module:function`. They run in the process of the run, without
     isolation between episodes."""
     function_timeout_seconds: float = Field(default=30.0, gt=0)
-    """Time limit of one call of a function, as `timeout_seconds` in mcp.json for a server's calls."""
+    """Time limit of one call of a function, or of a method of the environment; a server's is
+    `timeout_seconds` in mcp.json."""
     live: tuple[str, ...] = ()
     """Built-in servers that call their real provider; the others answer from the embedded world, even if
     their keys are set."""
     live_writes: tuple[str, ...] = ()
     """Live servers whose tools may write to the provider; other live servers do not offer writing tools."""
     max_result_tokens: int = Field(default=512, ge=16)
-    """Maximum tokens of one tool result; a longer result is cut in the middle, with a marker."""
+    """Maximum tokens of one tool result or observation; a longer one is cut in the middle, with a marker."""
     mend_arguments: bool = True
     """Whether an argument name that can only mean one parameter (`ticker` for `symbol`) is corrected before
     the call; false: the model gets the error of the schema."""

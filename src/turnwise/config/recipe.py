@@ -33,6 +33,9 @@ class Recipe(BaseModel):
 
     seed: int = Field(default=0, ge=-(2**63), lt=2**63)
     """Seed of every random stream; a signed 64-bit integer, as PyTorch takes it."""
+    environment: str = ""
+    """A class of your own as `module:Class`, in place of servers; see docs/guides/environments.md. Empty: the
+    servers and functions of [tools]."""
     model: ModelConfig = ModelConfig()
     engine: EngineConfig = EngineConfig()
     tools: ToolsConfig = ToolsConfig()
@@ -99,6 +102,33 @@ class Recipe(BaseModel):
             raise ValueError(
                 "rollout.lockstep does not work with engine.kind 'vllm': it forms its own batches"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _environment_is_alone(self) -> "Recipe":
+        if not self.environment:
+            return self
+        name, tools = f"environment is {self.environment!r}", self.tools
+        servers = {
+            "mcp": tools.mcp,
+            "functions": tools.functions,
+            "live": tools.live,
+            "cassette": tools.cassette,
+        }
+        for key, value in servers.items():
+            if value:
+                raise ValueError(
+                    f"{name} and tools.{key} is set: an environment has its own tools, unset one"
+                )
+        for key, is_set in (
+            ("engine.kind = 'scripted'", self.engine.kind == "scripted"),
+            ("imitation.weight", self.imitation.weight),
+            ("run.warm_start", self.run.warm_start),
+        ):
+            if is_set:
+                raise ValueError(
+                    f"{name} and {key} is set: demonstrations cannot be played in an environment"
+                )
         return self
 
     @model_validator(mode="after")

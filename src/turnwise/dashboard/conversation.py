@@ -26,6 +26,7 @@ def conversation(index: Index, episode: int) -> dict[str, Any]:
         "episode": played["episode_id"],
         "seed": str(played["seed"]),  # may exceed 2**53, up to which JavaScript is exact
         "stop": played["stop"],
+        "scores": played.get("scores", {}),
         "seconds": played["seconds"],
         "queue_seconds": played["queue_seconds"],
         "turns": [_turn(turn) for turn in played["turns"]],
@@ -103,6 +104,7 @@ def _record(index: Index, episode: int) -> tuple[dict[str, Any], dict[str, Any]]
 def _turn(turn: Mapping[str, Any]) -> dict[str, Any]:
     calls = [_call(number, call, turn["results"]) for number, call in enumerate(turn["parsed"]["calls"])]
     return {
+        "user": turn.get("user", ""),
         "text": turn["parsed"]["text"],
         "reasoning": turn["parsed"]["reasoning"],
         "error": turn["parsed"]["error"],

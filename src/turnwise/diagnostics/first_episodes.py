@@ -24,6 +24,7 @@ class EpisodeFailure(StrEnum):
     CUT_EPISODE = "was cut off at rollout.tokens_per_episode"
     OUT_OF_TURNS = "used up its turns without an answer"
     WRONG_ANSWER = "called tools and answered wrongly"
+    NOT_SOLVED = "was ended by the environment without success"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,8 @@ class FirstEpisodes:
             EpisodeFailure.OUT_OF_TURNS: "raise the tasks' max_turns",
             EpisodeFailure.WRONG_ANSWER: "compare some answers with the tasks' truth in `turnwise view`; add "
             "easier tasks, or a reward for parts of the way",
+            EpisodeFailure.NOT_SOLVED: "read some episodes in `turnwise view`; add easier tasks, or let the "
+            "environment's score() give a part of 1 for parts of the way",
         }[failure]
 
 
@@ -98,9 +101,10 @@ def _late_failure(trajectory: Trajectory) -> EpisodeFailure:
         Stop.TRUNCATED: EpisodeFailure.CUT_TURN,
         Stop.CONTEXT_FULL: EpisodeFailure.CUT_EPISODE,
         Stop.MAX_TURNS: EpisodeFailure.OUT_OF_TURNS,
+        Stop.ENDED: EpisodeFailure.NOT_SOLVED,
     }.get(trajectory.stop, EpisodeFailure.WRONG_ANSWER)
 
 
 def _plural(failure: EpisodeFailure, count: int) -> str:
     words = str(failure)
-    return words if count == 1 else words.replace("was cut", "were cut").replace("its turns", "their turns")
+    return words if count == 1 else words.replace("was ", "were ").replace("its turns", "their turns")

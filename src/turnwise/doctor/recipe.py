@@ -84,7 +84,8 @@ def check_tasks(recipe: Recipe, reached: Reached) -> Iterator[Finding]:
         yield Finding("tasks", FindingLevel.BAD, more, f"turnwise tasks check {' '.join(map(str, files))}")
     if not problems:
         counts = ", ".join(f"{sum(1 for _ in read(file))} in {file.name}" for file in files)
-        yield Finding("tasks", FindingLevel.GOOD, f"{counts}; every tool they name is there")
+        checked = "" if recipe.environment else "; every tool they name is there"
+        yield Finding("tasks", FindingLevel.GOOD, f"{counts}{checked}")
 
 
 def _task_files(recipe: Recipe) -> list[Path]:
@@ -127,7 +128,9 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
     for note in chat.notes:
         yield Finding("chat", FindingLevel.WARNING, note, "see docs/design/chat.md; nothing needs to be done")
     yield await asyncio.to_thread(_size, recipe)
-    too_long = list(prompt_problems(recipe, _tasks(recipe, tools), chat, tools)) if task is not None else []
+    too_long: list[str] = []
+    if task is not None and not recipe.environment:  # an environment sets the prompt when an episode begins
+        too_long = list(prompt_problems(recipe, _tasks(recipe, tools), chat, tools))
     for problem in too_long[:_MAX_SHOWN]:
         yield Finding("sampling", FindingLevel.BAD, problem, "there is no room to say anything")
     if too_long:
@@ -169,7 +172,7 @@ def _size(recipe: Recipe) -> Finding:
 async def _sample(
     recipe: Recipe, model: Any, chat: RenderedChat, task: Task | None, tools: Sequence[Tool]
 ) -> Finding:
-    messages = task.prompt if task is not None else (Message("user", "What can you do?"),)
+    messages = (task.prompt if task is not None else ()) or (Message("user", "What can you do?"),)
     prompt = chat.open(messages, offered_tools(task, tools) if task is not None else tools)
     limit = recipe.rollout.tokens_per_episode
     if len(prompt) >= limit:
@@ -202,7 +205,7 @@ async def check_rollout(recipe: Recipe, task: Task) -> Finding:
     advice = "see docs/troubleshooting.md"
     try:
         trajectory = await _play(demonstrating(recipe) if is_shown else recipe, task)
-    except (ValueError, LookupError, CollectionFailed) as error:
+    except (ValueError, LookupError, RuntimeError, CollectionFailed) as error:
         return Finding("rollout", FindingLevel.BAD, f"task {task.id!r}: {error}", advice)
     if isinstance(trajectory, str):
         return Finding("rollout", FindingLevel.BAD, f"task {task.id!r}: {trajectory}", advice)
@@ -215,7 +218,7 @@ async def check_rollout(recipe: Recipe, task: Task) -> Finding:
             else "the servers do not say what they said when the task was made; make the tasks again"
         )
         return Finding("rollout", FindingLevel.BAD, f"{detail}, without success", advice)
-    if not trajectory.calls:
+    if trajectory.tools and not trajectory.calls:
         advice = "a policy that never calls a tool learns nothing about them: warm it up with `turnwise sft`"
         return Finding("rollout", FindingLevel.WARNING, detail, advice)
     return Finding("rollout", FindingLevel.GOOD, detail)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from turnwise.mcp.pool import Pool
-from turnwise.protocols import Toolbox
+from turnwise.protocols import TASK_ONLY, Toolbox
 from turnwise.types import ServerLoss, Tool, ToolCall, ToolResult
 
 _MAX_FAILURES = 3
@@ -53,6 +53,8 @@ class PlanSession:
 
 class _JointToolbox:
     """The tools of several sessions; every call goes to the session of its tool."""
+
+    environment = TASK_ONLY
 
     def __init__(self, toolboxes: Sequence[Toolbox]) -> None:
         self._toolboxes = toolboxes

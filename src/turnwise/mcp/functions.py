@@ -30,7 +30,7 @@ def function_server(
     functions: Mapping[str, Callable[..., Any]], options: ServerOptions | None = None
 ) -> ServerSpec:
     """Return the server of these functions, by name in the recipe; ValueError if one cannot be a tool."""
-    tools = [_tool(name, function) for name, function in functions.items()]
+    tools = [function_tool(name, function) for name, function in functions.items()]
     names = [tool.name for tool in tools]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"tools.functions: two functions are called {twice[0]!r}: rename one")
@@ -38,7 +38,8 @@ def function_server(
     return ServerSpec(name=SERVER, service=Service(SERVER, tools), options=options or ServerOptions())
 
 
-def _tool(name: str, function: Callable[..., Any]) -> ServedTool:
+def function_tool(name: str, function: Callable[..., Any]) -> ServedTool:
+    """Return the tool of a function, described by its signature and docstring; ValueError if it cannot be."""
     tool_name = getattr(function, "__name__", name.rpartition(":")[2])
     if tool_name == "<lambda>":
         raise ValueError(f"tool {name!r}: a lambda tells the model neither a name nor a purpose: use def")

@@ -17,6 +17,7 @@ from turnwise.mcp.gate import BreakerOpen
 from turnwise.mcp.results import Sanitiser, TokenCounter, cut, render
 from turnwise.mcp.session import CallFailed, ConnectFailed, Session
 from turnwise.mcp.supply import Holding
+from turnwise.protocols import TASK_ONLY
 from turnwise.types import Cause, Fault, ServerLoss, Tool, ToolCall, ToolResult
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,8 @@ def injected_fault(key: CallKey, index: int, attempt: int, rate: float) -> Cause
 
 class LeasedToolbox:
     """One episode's tools for the duration of its lease; see `protocols.Toolbox`."""
+
+    environment = TASK_ONLY
 
     def __init__(
         self,

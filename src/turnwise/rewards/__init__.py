@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 from turnwise.protocols import RewardDown
 from turnwise.rewards import custom
 from turnwise.rewards.answer import answer
+from turnwise.rewards.environment import environment_part, is_environment_part
 from turnwise.rewards.judge import Judge
 from turnwise.rewards.outcome import efficiency, is_success, outcome, succeeded
 from turnwise.rewards.part import RewardTerm, parts_of
@@ -87,6 +88,9 @@ class Rewards:
         await self.close()
 
     def _scorer(self, part: RewardTerm) -> Scorer:
+        if is_environment_part(part.name):
+            check_options(part, environment_part, None, part.name)
+            return functools.partial(environment_part, name=part.name)
         is_own = ":" in part.name
         function = find_function(part.name, "reward", self._given) if is_own else REWARDS[part.name]
         scorer: Any
@@ -112,8 +116,9 @@ def check_weights(parts: Sequence[RewardTerm]) -> None:
     if not parts:
         raise ValueError("a reward needs at least one part")
     for part in parts:
-        if ":" not in part.name and part.name not in REWARDS:
-            raise ValueError(f"no reward {part.name!r}; there are {', '.join(REWARDS)} and module:function")
+        if ":" not in part.name and part.name not in REWARDS and not is_environment_part(part.name):
+            known = f"{', '.join(REWARDS)}, environment.PART and module:function"
+            raise ValueError(f"no reward {part.name!r}; there are {known}")
         if names.count(part.name) > 1:
             raise ValueError(f"reward {part.name!r} is given twice")
         if not math.isfinite(part.weight):

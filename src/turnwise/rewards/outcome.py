@@ -1,9 +1,15 @@
-"""The `outcome` reward: 1 if everything the task's truth asks for was done, else 0."""
+"""The `outcome` reward: 1 if everything the task's truth asks for was done, else 0.
+
+An environment that scores `outcome` itself decides in place of the truth.
+"""
 
 from turnwise.rewards.answer import says_answer
 from turnwise.rewards.state import makes_writes, passes_probes
 from turnwise.rewards.tools import avoids_forbidden, makes_enough_calls, uses_required
-from turnwise.types import Reward, Stop, Trajectory, Truth
+from turnwise.types import Reward, Trajectory, Truth
+
+OUTCOME = "outcome"
+"""The part of an environment's score that decides success: 1 is a success."""
 
 ASKS_NOTHING = (
     "its truth asks for nothing that must be done, so doing nothing would succeed: "
@@ -12,8 +18,11 @@ ASKS_NOTHING = (
 
 
 async def outcome(trajectory: Trajectory) -> float:
-    """Return 1 if the answer, the changes, the probes, the tools and the calls are as the truth requires."""
-    return float(is_success(trajectory))
+    """Return 1 if the answer, the changes, the probes, the tools and the calls are as the truth requires.
+
+    With an environment that scores `outcome`: that score, which may be a part of 1.
+    """
+    return float(trajectory.scores[OUTCOME] if OUTCOME in trajectory.scores else is_success(trajectory))
 
 
 async def efficiency(trajectory: Trajectory) -> float:
@@ -37,17 +46,23 @@ def asks_something(truth: Truth) -> bool:
 
 
 def succeeded(trajectory: Trajectory, reward: Reward) -> bool:
-    """Return success by the task's truth, or by a total reward of at least 1 if the truth asks nothing."""
-    return is_success(trajectory) if asks_something(trajectory.task.truth) else reward.total >= 1.0
+    """Return success by the environment or the task's truth; if neither decides, by a total of at least 1."""
+    is_decided = OUTCOME in trajectory.scores or asks_something(trajectory.task.truth)
+    return is_success(trajectory) if is_decided else reward.total >= 1.0
 
 
 def is_success(trajectory: Trajectory) -> bool:
-    """Return whether the model ended the episode with an answer and all that the truth asks holds."""
+    """Return whether the episode was played to its end and all that the truth asks holds.
+
+    If the environment scores `outcome`, return whether that is 1.
+    """
+    if OUTCOME in trajectory.scores:
+        return trajectory.scores[OUTCOME] >= 1.0
     if not asks_something(trajectory.task.truth):
         raise ValueError(f"task {trajectory.task.id!r}: {ASKS_NOTHING}")
     # An episode that was cut off did not say that it was done, and might have changed more.
     return (
-        trajectory.stop is Stop.ANSWERED
+        trajectory.stop.is_complete
         and says_answer(trajectory)
         and uses_required(trajectory)
         and makes_enough_calls(trajectory)

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from turnwise.protocols import EngineDown, RewardDown, Rewarder, Toolbox
+from turnwise.protocols import EngineDown, Environment, EnvironmentDown, RewardDown, Rewarder, Toolbox
 from turnwise.rewards import succeeded
 from turnwise.types import (
     Failure,
@@ -32,7 +32,8 @@ Player = Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]
 """`player(task, toolbox, episode_id, seed)` plays one episode; see `episode.player`."""
 
 Lease = Callable[[Task, str], AbstractAsyncContextManager[Toolbox]]
-"""`lease(task, episode_id)`: the toolbox of the task for one episode. Raises LeaseFailed."""
+"""`lease(task, episode_id)`: the toolbox of the task for one episode. Raises LeaseFailed or
+EnvironmentDown."""
 
 
 class Pace(Protocol):
@@ -269,13 +270,16 @@ class Collector:
         progress.num_in_flight += 1
         try:
             async with progress.leased(self._lease(task, episode_id)) as toolbox:
-                trajectory = await self._player(task, _CountingToolbox(toolbox, progress), episode_id, seed)
+                posed = toolbox.environment.posed(task)
+                trajectory = await self._player(posed, _CountingToolbox(toolbox, progress), episode_id, seed)
             if trajectory.stop.is_infrastructure:
                 return Failure(task.id, trajectory.stop, _reason(trajectory))
             reward = await self._rewarder.score(trajectory)
             is_success = succeeded(trajectory, reward)
         except LeaseFailed as error:
             return Failure(task.id, Stop.TOOL_DOWN, str(error))
+        except EnvironmentDown as error:  # before the first turn
+            return Failure(task.id, Stop.ENVIRONMENT_DOWN, str(error))
         except RewardDown as error:
             return Failure(task.id, Stop.REWARD_DOWN, str(error))
         finally:
@@ -357,6 +361,10 @@ class _CountingToolbox:
         self._progress = progress
 
     @property
+    def environment(self) -> Environment:
+        return self._inner.environment
+
+    @property
     def tools(self) -> Sequence[Tool]:
         return self._inner.tools
 
@@ -390,6 +398,8 @@ def _reason(trajectory: Trajectory) -> str:
     for _, result in trajectory.calls:
         if result.fault is Fault.INFRA:
             return result.content
+    if trajectory.stop is Stop.ENVIRONMENT_DOWN and trajectory.losses:
+        return trajectory.losses[-1].message
     return f"episode {trajectory.episode_id} ended in {trajectory.stop}"
 
 

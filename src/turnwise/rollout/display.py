@@ -37,6 +37,8 @@ def print_episode(played: StoredEpisode, console: Console) -> None:
 def _turn(number: int, turn: Turn) -> list[Text]:
     lines = []
     parsed = turn.parsed
+    if turn.user:
+        lines.append(_line(f"{number} user", turn.user, "bold"))
     if parsed.reasoning:
         lines.append(_line(f"{number} thought", parsed.reasoning, "italic dim"))
     if parsed.text:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from turnwise.engines.openai import ChatMessage, OpenAIEndpoint
 from turnwise.protocols import Toolbox
-from turnwise.rollout.episode import EpisodeLimits, execute_calls, finish_episode, turn_seed, with_call_ids
+from turnwise.rollout.episode import EpisodeLimits, finish_episode, respond, turn_seed, with_call_ids
 from turnwise.types import Completion, Stop, Task, Trajectory, Turn
 
 NO_POLICY = -1
@@ -48,6 +48,7 @@ async def _play_turns(
 ) -> Stop:
     messages = [ChatMessage("system", system_prompt)] if system_prompt else []
     messages += [ChatMessage(message.role, message.content) for message in task.prompt]
+    said = ""
     for number in range(task.turn_limit):
         started = time.perf_counter()
         reply = await endpoint.chat(
@@ -61,13 +62,15 @@ async def _play_turns(
         completion = Completion((), (), reply.finish, NO_POLICY)
         usage = (reply.num_prompt_tokens, reply.num_completion_tokens)
         seconds = time.perf_counter() - started
-        turns.append(Turn((), completion, parsed, engine_seconds=seconds, usage=usage))
-        turns[-1], stop = await execute_calls(turns[-1], toolbox)
+        turns.append(Turn((), completion, parsed, engine_seconds=seconds, usage=usage, user=said))
+        turns[-1], said, stop = await respond(turns[-1], toolbox)
         if stop is not None:
             return stop
         messages.append(ChatMessage("assistant", parsed.text, parsed.calls))
         if parsed.error is not None:
             messages.append(ChatMessage("user", f"error: {parsed.error.message}"))
+        if said:
+            messages.append(ChatMessage("user", said))
         for call, result in zip(parsed.calls, turns[-1].results, strict=True):
             messages.append(ChatMessage("tool", result.content, call_id=call.id))
     return Stop.MAX_TURNS

@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 
-from turnwise.protocols import PROBE_TOKENS, Chat, Engine, EngineDown, Toolbox
+from turnwise.protocols import PROBE_TOKENS, Chat, Engine, EngineDown, EnvironmentDown, Toolbox
 from turnwise.types import (
     Fault,
     Finish,
@@ -81,10 +81,18 @@ async def finish_episode(
         stop = Stop.TIME_UP
     except EngineDown:
         stop = Stop.ENGINE_DOWN
+    except EnvironmentDown:
+        stop = Stop.ENVIRONMENT_DOWN
     probes: tuple[ProbeResult, ...] = ()
     if not stop.is_infrastructure:
         probes, is_down = await _probe(task, toolbox)
         stop = Stop.TOOL_DOWN if is_down else stop
+    scores: Mapping[str, float] = {}
+    if not stop.is_infrastructure:
+        try:
+            scores = await toolbox.environment.score()
+        except EnvironmentDown:
+            stop = Stop.ENVIRONMENT_DOWN
     return Trajectory(
         task=task,
         episode_id=episode_id,
@@ -96,6 +104,7 @@ async def finish_episode(
         losses=tuple(toolbox.losses),
         seconds=time.perf_counter() - started,
         temperature=temperature,
+        scores=scores,
     )
 
 
@@ -124,6 +133,7 @@ async def _play_turns(
 ) -> Stop:
     new_ids = chat.open(task.prompt, toolbox.tools)
     ids: list[int] = []
+    said = ""
     for number in range(task.turn_limit):
         ids += new_ids
         room = limits.tokens_per_episode - len(ids)
@@ -136,15 +146,30 @@ async def _play_turns(
         engine_seconds = time.perf_counter() - started
         is_cut = completion.finish is Finish.LENGTH
         parsed = with_call_ids(chat.parse(completion.token_ids, ids, is_cut=is_cut), number)
-        turns.append(Turn(tuple(new_ids), completion, parsed, engine_seconds=engine_seconds))
+        turns.append(Turn(tuple(new_ids), completion, parsed, engine_seconds=engine_seconds, user=said))
         ids += completion.token_ids
         if is_cut and max_tokens == room:
             return Stop.CONTEXT_FULL
-        turns[-1], stop = await execute_calls(turns[-1], toolbox)
+        turns[-1], said, stop = await respond(turns[-1], toolbox)
         if stop is not None:
             return stop
-        new_ids = chat.extend(ids, observations(turns[-1]))
+        new_ids = chat.follow(ids, said) if said else chat.extend(ids, observations(turns[-1]))
     return Stop.MAX_TURNS
+
+
+async def respond(turn: Turn, toolbox: Toolbox) -> tuple[Turn, str, Stop | None]:
+    """Make the calls of the turn, or reply to its text: the turn, the reply, and a Stop if the episode ends.
+
+    The reply is empty after calls and format errors: `observations` has what the model reads then.
+    """
+    turn, stop = await execute_calls(turn, toolbox)
+    said = ""
+    if stop is Stop.ANSWERED:
+        started = time.perf_counter()
+        said = await toolbox.environment.hear(turn.parsed.text)
+        turn = replace(turn, tool_seconds=time.perf_counter() - started)
+        stop = None if said else stop
+    return turn, said, Stop.ENDED if toolbox.environment.is_over else stop
 
 
 async def execute_calls(turn: Turn, toolbox: Toolbox) -> tuple[Turn, Stop | None]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from turnwise.assembly.task_requirements import task_problems
-from turnwise.assembly.workbench import chat_of, used_servers
+from turnwise.assembly.workbench import chat_of, open_environment, used_servers
 from turnwise.chat import RenderedChat
 from turnwise.commands.sft import demonstrated
 from turnwise.commands.tools import ToolListing, list_tools
@@ -17,10 +17,12 @@ from turnwise.planning import (
     check_sft_limits,
     plan_for_recipe,
 )
+from turnwise.protocols import EnvironmentDown
 from turnwise.rewards import Rewards, parts_of
 from turnwise.runtime.terminal import counted
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.load import load
+from turnwise.types import Task
 
 _MAX_SHOWN = 5
 """The most problems with tasks that are printed; the rest is only counted."""
@@ -86,8 +88,23 @@ async def dry_episodes(
     problems = [words for server, words in listing.problems.items() if server in used]
     problems += [] if problems else _shortened(task_problems(recipe, tools, servers.live, chat))
     counts = ", ".join(f"{len(split_tasks)} {split}" for split, split_tasks in tasks.items())
-    line = f"tasks: {counts}; {counted(len(listing.tools), 'server')} with {counted(len(tools), 'tool')}"
-    return DryRun((line, *servers.notes), tuple(problems))
+    if recipe.environment and not problems:
+        offered, problems = await _try_environment(recipe, tasks["train"][0], chat)
+    else:
+        offered = f"{counted(len(listing.tools), 'server')} with {counted(len(tools), 'tool')}"
+    return DryRun((f"tasks: {counts}; {offered}", *servers.notes), tuple(problems))
+
+
+async def _try_environment(recipe: Recipe, task: Task, chat: RenderedChat | None) -> tuple[str, list[str]]:
+    """Begin one episode and close it; return what it offers, and the problems."""
+    name = f"environment {recipe.environment}"
+    if chat is None:
+        return f"{name}, not tried", []
+    try:
+        async with open_environment(recipe, chat).lease(task) as leased:
+            return f"{name} with {counted(len(leased.tools), 'tool')}", []
+    except (EnvironmentDown, RuntimeError, ValueError) as error:
+        return name, [str(error)]
 
 
 def _chat(recipe: Recipe) -> RenderedChat | str:

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-_NAME = "turnwise-detached"
+NAME = "turnwise-detached"
+"""The name of every thread that shutdown does not join."""
 _PR_SET_TIMERSLACK = 29
 
 Arguments = ParamSpec("Arguments")
@@ -45,7 +46,7 @@ async def run_detached(
         else:
             tell(lambda: result.set_result(value))
 
-    threading.Thread(target=work, name=_NAME, daemon=True).start()
+    threading.Thread(target=work, name=NAME, daemon=True).start()
     return await result
 
 
@@ -58,4 +59,4 @@ def _wake_promptly() -> None:
 
 def is_left_behind() -> bool:
     """Whether an abandoned thread still runs; the interpreter cannot shut down cleanly under it."""
-    return any(thread.name == _NAME for thread in threading.enumerate())
+    return any(thread.name == NAME for thread in threading.enumerate())

@@ -54,9 +54,12 @@ class ReadyServers:
 def servers_of(recipe: Recipe, default: Path = DEFAULT_FILE, given: Given = NOTHING_GIVEN) -> ReadyServers:
     """Return the recipe's servers, or those of `default` if it names no `mcp.json` and no functions.
 
-    `given`: functions that the recipe names and that cannot be imported.
+    With an environment there are no servers. `given`: functions that the recipe names and that cannot be
+    imported.
     """
     tools = recipe.tools
+    if recipe.environment:
+        return ReadyServers((), (), {})
     if not tools.functions:
         return _servers_in(tools.mcp or default, tools)
     functions = function_server(

@@ -156,7 +156,7 @@ def _messages(prompt: Any) -> Any:
 
 class _TaskRow(_Row):
     id: Annotated[str, Field(min_length=1)] | None = None
-    prompt: Annotated[list[_MessageRow], BeforeValidator(_messages), Field(min_length=1)]
+    prompt: Annotated[list[_MessageRow], BeforeValidator(_messages)]
     servers: list[str] = []
     truth: _TruthRow = _TruthRow()
     tools: list[str] | None = None

@@ -107,6 +107,7 @@ def _modules(recipe: Recipe) -> Iterator[Named]:
     own = [("rewards", part.name) for part in recipe.rewards if ":" in part.name]
     own += [("trackers", tracker.kind) for tracker in recipe.trackers if ":" in tracker.kind]
     own += [("tools.functions", name) for name in recipe.tools.functions]
+    own += [("environment", recipe.environment)] if recipe.environment else []
     for key, name in own:
         if is_given(name):
             continue  # the caller of this process has to give the object: a folder cannot bring it along

@@ -22,7 +22,7 @@ export async function conversation(runs, settings) {
 
 function heading(found) {
   const where = found.source === "train" ? "training, step " + found.step : nameOf(found.source);
-  return make("p", {}, verdict(found.is_success), " ", badge(found.stop, found.stop === "answered" ? "plain" : "warn"),
+  return make("p", {}, verdict(found.is_success), " ", badge(found.stop, ["answered", "ended"].includes(found.stop) ? "plain" : "warn"),
     " " + [brief(found.task.family), found.task.difficulty, where, found.turns.length + " turns"].filter(Boolean).join(" · ") + " · ", seconds(found.seconds));
 }
 
@@ -37,7 +37,8 @@ function opening(task) {
 }
 
 function turnOf(turn, place, tokens, kind) {
-  const parts = [make("h3", {}, "turn " + (place + 1) + " ", make("small", {}, figure(turn.num_tokens) + " tokens sampled in ", seconds(turn.engine_seconds), ", policy version " + turn.policy_version))];
+  const parts = turn.user ? [make("h3", {}, "user"), longText(turn.user)] : [];
+  parts.push(make("h3", {}, "turn " + (place + 1) + " ", make("small", {}, figure(turn.num_tokens) + " tokens sampled in ", seconds(turn.engine_seconds), ", policy version " + turn.policy_version)));
   if (tokens && kind) parts.push(tokensOf(tokens.turns[place], kind, tokens.advantage));
   if (turn.reasoning) parts.push(make("details", {}, make("summary", {}, "reasoning"), longText(turn.reasoning, "thought")));
   if (turn.text) parts.push(longText(turn.text, "said"));
@@ -74,7 +75,9 @@ function timeline(turns) {
 
 function rewards(found) {
   const rows = Object.entries(found.reward.parts).map(([name, value]) => make("tr", {}, cells(brief(name), number(value))));
-  return make("div", {}, make("h3", {}, "Reward ", number(found.reward.total, { id: "reward" })), table(["part", "before weighing"], rows, { id: "parts" }));
+  const scored = Object.entries(found.scores).map(([name, value]) => make("tr", {}, cells(brief(name), number(value))));
+  return make("div", {}, make("h3", {}, "Reward ", number(found.reward.total, { id: "reward" })), table(["part", "before weighing"], rows, { id: "parts" }),
+    scored.length ? table(["environment", "score"], scored, { id: "scores" }) : "");
 }
 
 function groupOf(found, run) {

@@ -14,6 +14,7 @@ from turnwise.config import CurriculumConfig, HardwareConfig, HealthConfig, Reci
 from turnwise.integrations.skyrl.counterparts import PARTS, Overrides, differences, paths_and_logger
 
 READ_BY_EPISODES = (
+    "environment",
     "model.system_prompt",
     "model.thinking",
     "tools.mcp",

@@ -1,0 +1,93 @@
+"""One object of a user's environment class: its methods are called with a time limit and typed faults."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from turnwise.protocols import EnvironmentDown
+from turnwise.runtime.serial_thread import SerialThread
+
+logger = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 5.0
+"""How long closing waits for a method that is still running although its caller was cancelled."""
+
+
+class Instance:
+    """One object for one episode. Its methods that are not async all run in one thread of their own.
+
+    EnvironmentDown and a call past the time limit are raised as EnvironmentDown; any other exception is a bug
+    in the class and is raised as a RuntimeError that names the class, the method and the task.
+    """
+
+    def __init__(self, name: str, task_id: str, timeout_seconds: float) -> None:
+        self._name = name
+        self._task_id = task_id
+        self._timeout_seconds = timeout_seconds
+        self._thread = SerialThread()
+        self._object: Any = None
+        self._is_closed = False
+
+    async def build(self, make: Callable[[], Any]) -> None:
+        """Make the object; RuntimeError if it lacks a method that it needs."""
+        self._object = await self._run("__init__", make)
+        for method in ("reset", "step"):
+            if not self.has(method):
+                raise self.bug(method, "is missing")
+
+    def has(self, method: str) -> bool:
+        return callable(getattr(self._object, method, None))
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the object."""
+        return await self._run(method, getattr(self._object, method), *arguments)
+
+    def bug(self, method: str, what: str) -> RuntimeError:
+        """Return the error for a mistake in the user's class."""
+        return RuntimeError(f"environment {self._name!r}: {method}() {what} (task {self._task_id!r})")
+
+    async def close(self) -> None:
+        """Call `close` once, after all other methods have returned, and let the thread end."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if self._object is not None and self.has("close"):
+                await self._close()
+        except EnvironmentDown as error:  # the episode has ended: nothing is lost
+            logger.warning("%s", error)
+        finally:
+            self._thread.end()
+
+    async def _close(self) -> None:
+        method = self._object.close
+        if self._thread.is_busy:  # with a method that was cancelled or took too long
+            is_async = inspect.iscoroutinefunction(method)
+            # A plain `close` is queued and runs when that method returns, however long that takes.
+            waiting = self._thread.submit((lambda: None) if is_async else method)
+            _, unfinished = await asyncio.wait([waiting], timeout=_GRACE_SECONDS)
+            if unfinished:
+                logger.warning("environment %r: a method does not return: close() waits for it", self._name)
+            if not is_async:
+                return
+        await self._run("close", method)
+
+    async def _run(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        limit = asyncio.timeout(self._timeout_seconds)
+        try:
+            async with limit:
+                if inspect.iscoroutinefunction(function):
+                    return await function(*arguments)
+                value = await self._thread.submit(lambda: function(*arguments))
+                return await value if inspect.isawaitable(value) else value
+        except EnvironmentDown as error:
+            raise EnvironmentDown(f"environment {self._name!r}: {name}(): {error}") from error
+        except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                seconds = f"{self._timeout_seconds:g} s (tools.function_timeout_seconds)"
+                raise EnvironmentDown(
+                    f"environment {self._name!r}: {name}() took longer than {seconds}"
+                ) from error
+            raise self.bug(name, f"raised {type(error).__name__}: {error}") from error

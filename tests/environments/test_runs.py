@@ -1,0 +1,136 @@
+"""Runs in environments: trained, resumed, evaluated and viewed, from Python and from the command line."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import turnwise as tw
+from tests.test_cli import turnwise
+from turnwise.dashboard.conversation import conversation
+from turnwise.dashboard.index import Index
+from turnwise.rollout.store import read_episodes
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "text_game.py"
+MEASURED = ("time/", "memory/", "gpu/", "rollout/tokens_per_second", "tools/seconds")
+"""Figures of the machine, which differ from run to run."""
+SMALL = {"run.num_steps": 2, "rollout.group_size": 4, "run.tasks_per_step": 4}
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("text_game", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def trained(example: ModuleType, folder: Path) -> tw.Run:
+    return tw.train(
+        environment=example.GuessTheNumber,
+        rewards=[tw.outcome(), tw.weighted("environment.close", 0.3)],
+        settings={**example.SETTINGS, **SMALL},
+        folder=folder,
+        quiet=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def run(example: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> tw.Run:
+    return trained(example, tmp_path_factory.mktemp("runs"))
+
+
+def figures(run: tw.Run) -> list[dict[str, Any]]:
+    return [
+        {name: value for name, value in row.items() if not name.startswith(MEASURED)} for row in run.metrics
+    ]
+
+
+def test_a_class_of_a_script_is_trained_on_its_own_tasks(run: tw.Run) -> None:
+    assert run.recipe.environment == "python:GuessTheNumber"
+    assert [row["step"] for row in run.metrics] == [0, 1]
+    episodes = run.episodes()
+    assert len(episodes) == 32
+    assert all(set(one.reward.parts) == {"outcome", "environment.close"} for one in episodes)
+    assert all(one.trajectory.scores["close"] == one.reward.parts["environment.close"] for one in episodes)
+    assert {one.trajectory.task.prompt[0].content for one in episodes} == {
+        "Guess my number from 1 to 8. Answer with the number only."
+    }
+    replies = {turn.user for one in episodes for turn in one.trajectory.turns}
+    assert replies <= {"", "higher", "lower", "Say a number."}
+    assert {"higher", "lower"} & replies
+
+
+def test_the_same_seed_gives_the_same_figures(run: tw.Run, example: ModuleType, tmp_path: Path) -> None:
+    assert figures(trained(example, tmp_path)) == figures(run)
+
+
+def test_a_run_is_resumed_and_evaluated_with_the_class(
+    run: tw.Run, example: ModuleType, tmp_path: Path
+) -> None:
+    game = example.GuessTheNumber
+    longer = tw.train(resume=run, environment=game, settings={"run.num_steps": 3}, quiet=True)
+    assert [row["step"] for row in longer.metrics] == [0, 1, 2]
+    found = longer.evaluate(game.tasks()[:2], samples=2, out=tmp_path / "eval.json", quiet=True)
+    assert len(found.episodes()) == 4
+
+
+def test_the_pages_of_a_run_show_what_the_environment_said_and_scored(run: tw.Run, tmp_path: Path) -> None:
+    stored = run.episodes(step=0)
+    place = next(place for place, one in enumerate(stored) if len(one.trajectory.turns) > 1)
+    index = Index(run.path, tmp_path)
+    index.refresh()
+    shown = [conversation(index, number) for number in range(1, len(stored) + 1)]
+    said = {one["episode"]: [turn["user"] for turn in one["turns"]] for one in shown}
+    expected = stored[place].trajectory
+    assert said[expected.episode_id] == [turn.user for turn in expected.turns]
+    assert all(set(one["scores"]) == {"outcome", "close"} for one in shown)
+
+
+RECIPE = """
+environment = "game:GuessTheNumber"
+[rollout]
+group_size = 2
+tokens_per_turn = 8
+tokens_per_episode = 256
+[run]
+num_steps = 1
+tasks_per_step = 2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "game.py").write_text(EXAMPLE.read_text())
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    return tmp_path
+
+
+def test_a_dry_run_begins_an_episode_and_a_rollout_plays_some(folder: Path) -> None:
+    dry = turnwise("train", "recipe.toml", "--dry-run", cwd=folder)
+    assert dry.code == 0, dry.out + dry.err
+    assert "tasks: 8 train; environment game:GuessTheNumber with 0 tools" in dry.out
+    played = turnwise("rollout", "recipe.toml", "--groups", "1", "--show", "1", cwd=folder)
+    assert played.code == 0, played.out + played.err
+    assert len(list(read_episodes(folder / "runs" / "rollout" / "trajectories.jsonl"))) == 2
+
+
+def test_a_dry_run_names_a_bug_in_reset(folder: Path) -> None:
+    source = (folder / "game.py").read_text()
+    (folder / "game.py").write_text(source.replace("task.seed, 8", "task.sede, 8"))
+    dry = turnwise("train", "recipe.toml", "--dry-run", cwd=folder)
+    assert dry.code == 1
+    assert "bad  environment 'game:GuessTheNumber': reset() raised AttributeError" in dry.out
+
+
+def test_a_recipe_of_the_command_line_is_trained(folder: Path) -> None:
+    ended = turnwise("train", "recipe.toml", "--quiet", cwd=folder)
+    assert ended.code == 0, ended.out + ended.err
+    [path] = (folder / "runs").glob("recipe-*")
+    run = tw.load_run(path)
+    assert len(run.episodes()) >= 4
+    assert run.recipe.tasks.train == path / "tasks" / "train.jsonl"
