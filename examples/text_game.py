@@ -48,7 +48,6 @@ SETTINGS = {
 if __name__ == "__main__":
     rewards = [tw.outcome(), tw.weighted("environment.close", 0.3)]
     run = tw.train(environment=GuessTheNumber, rewards=rewards, settings=SETTINGS)
-    success = [step["success/rate"] for step in run.metrics]
-    print(
-        f"found: {sum(success[:5]) / 5:.0%} in the first five steps, {sum(success[-5:]) / 5:.0%} in the last five"
-    )
+    success = [step["success/rate"] or 0.0 for step in run.metrics]
+    first, last = sum(success[:5]) / 5, sum(success[-5:]) / 5
+    print(f"found: {first:.0%} in the first five steps, {last:.0%} in the last five")

@@ -253,7 +253,7 @@ async def test_a_wrong_return_value_is_named(method: str, value: Any, words: str
 
 async def test_an_object_without_a_method_that_it_needs_is_named() -> None:
     with pytest.raises(RuntimeError, match=r"'games:Game': reset\(\) is missing"):
-        await played(lambda: object(), "3")
+        await played(object, "3")
 
 
 async def test_a_connection_that_belongs_to_a_thread_can_be_used_by_all_methods() -> None:
