@@ -10,6 +10,7 @@ import pytest
 from tests.explore.exploring import explored
 from tests.explore.sample_answers import TEXT, tool
 from turnwise.explore.computing.expressions import EXPRESSIONS, Numbers
+from turnwise.explore.computing.time_zones import time_converter_of
 from turnwise.explore.computing.units import unit_phrase
 from turnwise.explore.exploration import Exploration
 from turnwise.explore.sql.changes import SqlChange, sql_changes
@@ -133,7 +134,7 @@ def test_formulas_have_the_value_of_their_words() -> None:
 
 def test_databases_converters_and_calculators_give_tasks_that_need_the_tool(found: Exploration) -> None:
     shapes = {task.family for task in found.tasks}
-    assert {"sql_look_up", "sql_join_count", "convert", "calculate_product", "word_problem"} <= shapes
+    assert {"sql_look_up", "sql_join_count", "convert", "calculate_product", "convert_time"} <= shapes
     for task in found.tasks:
         question = task.prompt[0].content
         assert "SELECT" not in question
@@ -142,3 +143,20 @@ def test_databases_converters_and_calculators_give_tasks_that_need_the_tool(foun
 
 def test_a_calculator_without_roots_gets_none(found: Exploration) -> None:
     assert "calculate_root" not in {task.family for task in found.tasks}
+
+
+def test_drawn_inputs_are_in_all_splits(found: Exploration) -> None:
+    assert {
+        task.split for task in found.tasks if task.family.startswith(("calculate", "convert", "sql"))
+    } == {
+        "train",
+        "validation",
+        "test",
+    }
+
+
+def test_a_tool_that_needs_a_time_and_two_zones_converts_times() -> None:
+    found = time_converter_of(tool("convert", source_timezone=TEXT, time=TEXT, target_timezone=TEXT))
+    assert found is not None
+    assert (found.time, found.source, found.target) == ("time", "source_timezone", "target_timezone")
+    assert time_converter_of(tool("remind", time=TEXT, timezone=TEXT)) is None

@@ -17,7 +17,9 @@ MIN_STRUCTURED_SHARE = 0.6
 """Share of lines that must be fields or list items; below it the text is prose, and is read line by line."""
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,12})?")
-_RESULT = re.compile(r"(?:\bis|\bare|\bequals|\bwas|=)[ \t]{1,3}(-?\d{1,15}(?:\.\d{1,12})?)[.!]?$")
+_RESULT = re.compile(
+    r"(?:\bis|\bare|\bequals|\bwas|=)[ \t]{1,3}(-?\d{1,15}(?:\.\d{1,12})?)(?: [a-zA-Z]{1,12})?[.!]?$"
+)
 _SEPARATOR = re.compile(r"[\s|:+=-]*--[\s|:+=-]*")
 _BULLET = re.compile(r"\s{0,40}(?:[-*•‣–]|\d{1,4}[.)])\s+(?=\S)")
 _KIND = re.compile(r"\s{0,40}\[([A-Za-z][A-Za-z _-]{0,20})\]\s+(?=\S)")
