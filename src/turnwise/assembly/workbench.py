@@ -64,7 +64,7 @@ class Workbench:
         async with contextlib.AsyncExitStack() as leases:
             try:
                 toolbox = await leases.enter_async_context(
-                    self.pool.lease(servers, episode_id, allow=task.tools)
+                    self.pool.lease(servers, episode_id, allow=task.leased_tools)
                 )
             except ConnectFailed as error:
                 raise LeaseFailed(str(error)) from None

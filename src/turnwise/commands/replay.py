@@ -10,11 +10,12 @@ from typing import Any
 
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
-from turnwise.protocols import RewardDown, Toolbox
+from turnwise.protocols import RewardDown
 from turnwise.rewards import Rewards, is_success, succeeded
 from turnwise.rewards.numbers import SCALES
 from turnwise.rewards.outcome import asks_something
-from turnwise.rollout.episode import EpisodeLimits, execute_calls, finish_episode, with_call_ids
+from turnwise.rollout.conversation import Conversation
+from turnwise.rollout.episode import EpisodeLimits, finish_episode, with_call_ids
 from turnwise.tasks.load import PlacedTask
 from turnwise.tasks.make import Rejected
 from turnwise.tasks.plan import ToolsDown
@@ -183,22 +184,16 @@ def _why_not_made(task: Task, pool: Pool, live: Sequence[LiveServer]) -> str | N
 
 async def _replayed(task: Task, script: Sequence[DemoTurn], pool: Pool, episode_id: str) -> Trajectory:
     """Play the script as a new episode in its own lease, up to the first call that fails."""
-    turns: list[Turn] = []
     servers = task.servers or tuple(dict.fromkeys(tool.server for tool in pool.tools))
-
-    async def play(toolbox: Toolbox) -> Stop:
-        for number, shown in enumerate(script):
-            parsed = with_call_ids(Parsed(text=shown.text, calls=shown.calls), number)
-            turn, stop = await execute_calls(_turn(parsed), toolbox)
-            turns.append(turn)
-            if stop is not None or any(result.is_error for result in turn.results):
-                return stop or Stop.MAX_TURNS
-        return Stop.MAX_TURNS
-
     try:
-        async with pool.lease(servers, episode_id, allow=task.tools) as toolbox:
+        async with pool.lease(servers, episode_id, allow=task.leased_tools) as toolbox:
+            conversation = Conversation(task, toolbox)
             trajectory = await finish_episode(
-                play(toolbox), turns, task, toolbox, episode_id=episode_id, seed=0, limits=EpisodeLimits()
+                _play(script, conversation),
+                conversation,
+                episode_id=episode_id,
+                seed=0,
+                limits=EpisodeLimits(),
             )
     except ConnectFailed as error:
         raise ToolsDown(str(error)) from None
@@ -206,6 +201,21 @@ async def _replayed(task: Task, script: Sequence[DemoTurn], pool: Pool, episode_
         if result.fault is Fault.INFRA:
             raise ToolsDown(f"{call.name}: {result.content}")
     return trajectory
+
+
+async def _play(script: Sequence[DemoTurn], conversation: Conversation) -> Stop:
+    said = ""
+    for number, shown in enumerate(script):
+        parsed = with_call_ids(Parsed(text=shown.text, calls=shown.calls), number)
+        turn = replace(_turn(parsed), user=said, message=conversation.message)
+        conversation.turns.append(turn)
+        reached = await conversation.advance()
+        if isinstance(reached, Stop):
+            return reached
+        if any(result.is_error for result in conversation.turns[-1].results):
+            return Stop.MAX_TURNS
+        said = reached.text if reached is not None else ""
+    return Stop.MAX_TURNS
 
 
 def _turn(parsed: Parsed) -> Turn:

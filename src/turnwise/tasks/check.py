@@ -69,18 +69,12 @@ class _Shelf:
 
     def is_matched(self, pattern: str) -> bool:
         is_withheld = any(fnmatchcase(name, pattern) for name in self.withheld)
-        return is_withheld or any(_matches(tool, pattern) for tool in self.by_name.values())
+        return is_withheld or any(tool.is_named_by([pattern]) for tool in self.by_name.values())
 
     def is_offered(self, task: Task, tool: Tool) -> bool:
         """Return whether the task's episodes offer this tool; a task that names no servers allows all."""
         on_server = not task.servers or tool.server in task.servers
-        return on_server and (task.tools is None or any(_matches(tool, one_tool) for one_tool in task.tools))
-
-
-def _matches(tool: Tool, pattern: str) -> bool:
-    """Match a pattern as a lease does: against the tool's name, the server's name for it, `server__tool`."""
-    names = (tool.name, tool.server_tool, f"{tool.server}__{tool.server_tool}")
-    return any(fnmatchcase(name, pattern) for name in names)
+        return on_server and tool.is_named_by(task.leased_tools)
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -1,0 +1,50 @@
+"""The user of a task: what is said after each turn of the model, and which tools are offered."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from turnwise.types import Parsed, Stop, Task, Tool, ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """What the user says, and the tools that appear or disappear with it."""
+
+    text: str
+    added: tuple[Tool, ...] = ()
+    withdrawn: tuple[Tool, ...] = ()
+
+
+class UserSide:
+    """Plays the user of one episode. It calls no tools, so demonstrations use it too."""
+
+    def __init__(self, task: Task, tools: Sequence[Tool]) -> None:
+        self._task = task
+        self._tools = tuple(tools)
+        self.message = 0
+        """The user message that the model works on, counted as in `Turn.message`."""
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools that the model is offered now."""
+        patterns = self._task.tools_at(self.message)
+        return tuple(tool for tool in self._tools if tool.is_named_by(patterns))
+
+    def answer(self, parsed: Parsed, results: Sequence[ToolResult]) -> tuple[Stop | None, UserMessage | None]:
+        """Return how the exchange ended (None if it goes on) and what the user says now, if anything."""
+        if parsed.calls or parsed.error is not None:
+            return None, None
+        return Stop.ANSWERED, self._next_message()
+
+    def _next_message(self) -> UserMessage | None:
+        """Go on to the next message of the task; None if there is none."""
+        if self.message == len(self._task.conversation):
+            return None
+        before = self.tools
+        follow_up = self._task.conversation[self.message]
+        self.message += 1
+        return UserMessage(
+            follow_up.message,
+            added=tuple(tool for tool in self.tools if tool not in before),
+            withdrawn=tuple(tool for tool in before if tool not in self.tools),
+        )
