@@ -240,6 +240,8 @@ class Truth:
     """Tools whose first successful call is rewarded, in any order."""
     rubric: str = ""
     """Instructions for the `judge` reward."""
+    ends_with: str = ""
+    """The tool whose successful call ends the exchange; empty: an answer in words does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,7 +482,7 @@ class Turn:
 
 
 class Stop(StrEnum):
-    """Why an episode ended. The first four are the model's doing and are scored; the rest is infrastructure.
+    """Why an episode ended. The first five are the model's doing and are scored; the rest is infrastructure.
 
     Wall time counts as infrastructure because it measures the machine: a slow moment must never become a
     reward. Turns and tokens, which the model can waste, have limits of their own.
@@ -488,6 +490,8 @@ class Stop(StrEnum):
 
     ANSWERED = "answered"
     """The model gave an answer: a turn without a call."""
+    ENDED_BY_CALL = "ended_by_call"
+    """The model called the tool that `truth.ends_with` names."""
     MAX_TURNS = "max_turns"
     """The task's turns are used up."""
     TRUNCATED = "truncated"
@@ -502,6 +506,11 @@ class Stop(StrEnum):
     """The engine failed."""
     REWARD_DOWN = "reward_down"
     """A reward could not be computed, for example because a judge was unreachable."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the model ended the episode itself."""
+        return self in (Stop.ANSWERED, Stop.ENDED_BY_CALL)
 
     @property
     def is_infrastructure(self) -> bool:

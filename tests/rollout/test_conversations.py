@@ -178,3 +178,33 @@ def test_a_lease_has_the_tools_of_all_messages() -> None:
     assert [task.tools_at(message) for message in range(3)] == [("w*",), ("read", "w*"), ("read", "w*")]
     assert asking(*follow_ups).leased_tools is None
     assert replace(task, conversation=()).leased_tools == ("w*",)
+
+
+# --- endings ------------------------------------------------------------------------------------------------
+
+CLOSED = Truth(ends_with="write")
+
+
+async def test_a_call_that_ends_the_task_needs_no_answer(pool: Pool) -> None:
+    trajectory, _ = await played(pool, asking(truth=CLOSED), [call("read")], [call("write", text="x")])
+    assert (trajectory.stop, trajectory.final_text, len(trajectory.turns)) == (Stop.ENDED_BY_CALL, "", 2)
+    failed = [call("fail", how="model")]
+    trajectory, _ = await played(pool, asking(truth=Truth(ends_with="fail")), failed, "done")
+    assert trajectory.stop is Stop.ANSWERED, "a call that fails ends nothing"
+
+
+@pytest.mark.parametrize("name", RENDERERS)
+async def test_after_a_call_that_ends_an_exchange_its_result_and_the_next_message_are_read(
+    pool: Pool, name: str
+) -> None:
+    chat = open_chat(TOKENIZERS[name]())
+    task = asking(*following("And now?"), truth=CLOSED)
+    trajectory, engine = await played(pool, task, [call("write", text="x")], "done", chat=chat)
+    assert (trajectory.endings, trajectory.stop) == ((Stop.ENDED_BY_CALL,), Stop.ANSWERED)
+    read = texts(trajectory, chat)[1]
+    assert read.index("written") < read.index("And now?")
+    [first, _] = trajectory.turns
+    assert engine.prompts[1][: len(engine.prompts[0])] == engine.prompts[0]
+    assert engine.prompts[1][len(engine.prompts[0]) :][: len(first.completion.token_ids)] == (
+        first.completion.token_ids
+    )

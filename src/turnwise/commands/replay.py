@@ -13,7 +13,7 @@ from turnwise.mcp.session import ConnectFailed
 from turnwise.protocols import RewardDown
 from turnwise.rewards import Rewards, is_success, succeeded
 from turnwise.rewards.numbers import SCALES
-from turnwise.rewards.outcome import asks_something
+from turnwise.rewards.outcome import is_decidable, successes_of
 from turnwise.rollout.conversation import Conversation
 from turnwise.rollout.episode import EpisodeLimits, finish_episode, with_call_ids
 from turnwise.tasks.load import PlacedTask
@@ -139,7 +139,7 @@ async def _verified(task: Task, recording: Recording, pool: Pool, episode_id: st
         return Rejected(task.id, f"it takes {len(turns) + 1} turns, the task allows {task.turn_limit}")
     trajectory = await _replayed(task, [*turns, DemoTurn(recording.answer)], pool, episode_id)
     why = _why_failing(trajectory)
-    if why is None and not asks_something(task.truth):
+    if why is None and not is_decidable(task):
         why = "its truth asks for nothing that the replay could verify"
     why = why or _why_unsuccessful(trajectory) or _why_false(trajectory, recording)
     return _demonstrating(trajectory, why)
@@ -149,7 +149,7 @@ async def _filled(task: Task, pool: Pool, rewards: Rewards, episode_id: str) -> 
     """Return the task with current results in its demonstration, or the first reason to reject it."""
     trajectory = await _replayed(task, task.demonstration, pool, episode_id)
     why = _why_failing(trajectory)
-    if why is None and asks_something(task.truth):
+    if why is None and is_decidable(task):
         why = _why_unsuccessful(trajectory)
     elif why is None:
         why = await _why_unrewarded(trajectory, rewards)
@@ -252,6 +252,9 @@ def _why_false(trajectory: Trajectory, recording: Recording) -> str | None:
 
 
 def _missing(trajectory: Trajectory) -> str:
+    if trajectory.task.conversation:
+        message = successes_of(trajectory).index(False)
+        return f"message {message + 1} is not answered as asked"
     truth, called = trajectory.task.truth, {call.name for call, _ in trajectory.calls}
     unused = [name for name in truth.required_tools if name not in called]
     if unused:

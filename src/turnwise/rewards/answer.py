@@ -10,6 +10,7 @@ from typing import Any
 import regex  # type: ignore[import-untyped]  # it ships no types; unlike `re` it supports a timeout
 
 from turnwise.rewards.characters import compatible
+from turnwise.rewards.exchanges import holds_throughout
 from turnwise.rewards.numbers import LABEL, MAX_CHARS, SCALES, UNITS, canonical_unit, is_close, stated_number
 from turnwise.types import Answer, Matcher, Trajectory
 
@@ -28,7 +29,7 @@ _MARKUP = re.compile(r"</?(?:tool_call|tool_response|tool_result|think)\b|<\|")
 
 async def answer(trajectory: Trajectory) -> float:
     """Return 1 if the final message states the expected answer, or if the truth has none."""
-    return float(says_answer(trajectory))
+    return float(holds_throughout(says_answer, trajectory))
 
 
 def says_answer(trajectory: Trajectory) -> bool:

@@ -32,9 +32,15 @@ class UserSide:
 
     def answer(self, parsed: Parsed, results: Sequence[ToolResult]) -> tuple[Stop | None, UserMessage | None]:
         """Return how the exchange ended (None if it goes on) and what the user says now, if anything."""
-        if parsed.calls or parsed.error is not None:
+        if parsed.error is not None:
             return None, None
-        return Stop.ANSWERED, self._next_message()
+        if not parsed.calls:
+            return Stop.ANSWERED, self._next_message()
+        closing = self._task.truths[self.message].ends_with
+        pairs = zip(parsed.calls, results, strict=True)
+        if any(call.name == closing and not result.is_error for call, result in pairs):
+            return Stop.ENDED_BY_CALL, self._next_message()
+        return None, None
 
     def _next_message(self) -> UserMessage | None:
         """Go on to the next message of the task; None if there is none."""
