@@ -256,6 +256,29 @@ class FollowUp:
 
 
 @dataclass(frozen=True, slots=True)
+class UserRule:
+    """What a scripted user says when the model says something that a pattern matches."""
+
+    when: str
+    """A regular expression that is searched for in what the model says."""
+    say: str
+    times: int = 1
+    """How often it answers in one episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedUser:
+    """A user that replies to what the model says without a call, by the first rule that matches.
+
+    Where no rule matches, what the model says is its answer.
+    """
+
+    rules: tuple[UserRule, ...]
+    max_replies: int = 8
+    """The most replies in one episode; after that, what the model says is its answer."""
+
+
+@dataclass(frozen=True, slots=True)
 class DemoTurn:
     """One turn of a demonstration: the model's text, its calls and their results."""
 
@@ -294,6 +317,8 @@ class Task:
     """The world that its truth was computed in (`embedded`); empty if it holds in any."""
     conversation: tuple[FollowUp, ...] = ()
     """Further user messages, in order. The state of the servers carries over from one to the next."""
+    user: ScriptedUser | None = None
+    """Replies to questions that the model asks back; None: whatever it says without a call is its answer."""
 
     def __init__(
         self,
@@ -310,6 +335,7 @@ class Task:
         demonstration: Sequence[DemoTurn] = (),
         world: str = "",
         conversation: Sequence[FollowUp] = (),
+        user: ScriptedUser | None = None,
         *,
         answer: object = None,
     ) -> None:
@@ -330,6 +356,7 @@ class Task:
             "demonstration": tuple(demonstration),
             "world": world,
             "conversation": tuple(conversation),
+            "user": user,
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)  # the class is frozen

@@ -34,6 +34,7 @@ def _exchange(trajectory: Trajectory, message: int, stop: Stop) -> Trajectory:
             truth=task.truths[message],
             tools=task.tools_at(message),
             conversation=(),
+            user=None,
         ),
         turns=tuple(turn for turn in trajectory.turns if turn.message == message),
         probes=tuple(probe for probe in trajectory.probes if probe.message == message),

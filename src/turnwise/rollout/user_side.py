@@ -1,8 +1,10 @@
 """The user of a task: what is said after each turn of the model, and which tools are offered."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from turnwise.runtime.bounded_regex import is_match
 from turnwise.types import Parsed, Stop, Task, Tool, ToolResult
 
 
@@ -23,6 +25,8 @@ class UserSide:
         self._tools = tuple(tools)
         self.message = 0
         """The user message that the model works on, counted as in `Turn.message`."""
+        self._num_replies: Counter[int] = Counter()
+        """Replies so far, by the number of the rule."""
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -35,12 +39,25 @@ class UserSide:
         if parsed.error is not None:
             return None, None
         if not parsed.calls:
-            return Stop.ANSWERED, self._next_message()
+            reply = self._reply(parsed.text)
+            return (None, reply) if reply is not None else (Stop.ANSWERED, self._next_message())
         closing = self._task.truths[self.message].ends_with
         pairs = zip(parsed.calls, results, strict=True)
         if any(call.name == closing and not result.is_error for call, result in pairs):
             return Stop.ENDED_BY_CALL, self._next_message()
         return None, None
+
+    def _reply(self, text: str) -> UserMessage | None:
+        """Return what the scripted user replies to a text; None if the text is the answer."""
+        user = self._task.user
+        if user is None or self._num_replies.total() >= user.max_replies:
+            return None
+        for number, rule in enumerate(user.rules):
+            is_left = self._num_replies[number] < rule.times
+            if is_left and is_match(rule.when, text, is_whole=False):
+                self._num_replies[number] += 1
+                return UserMessage(rule.say)
+        return None
 
     def _next_message(self) -> UserMessage | None:
         """Go on to the next message of the task; None if there is none."""
