@@ -285,6 +285,8 @@ class DemoTurn:
     text: str
     calls: tuple[ToolCall, ...] = ()
     results: tuple[ToolResult, ...] = ()
+    user: str = ""
+    """What the user says before it, for readers: the task's `conversation` and `user` determine it."""
 
     @property
     def lacks_results(self) -> bool:

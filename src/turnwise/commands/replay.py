@@ -172,7 +172,7 @@ def _why_not_made(task: Task, pool: Pool, live: Sequence[LiveServer]) -> str | N
     servers = {tool.name: tool.server for tool in pool.tools}
     services = {server.name: server.service for server in live}
     called = [call.name for turn in task.demonstration for call in turn.calls]
-    for name in (*called, *(probe.tool for probe in task.truth.probes)):
+    for name in (*called, *(probe.tool for truth in task.truths for probe in truth.probes)):
         server = servers.get(name)
         if server is None or name not in pool.exposure(server).writers:
             continue
@@ -271,6 +271,7 @@ def _demo_turn(turn: Turn) -> DemoTurn:
         turn.parsed.text,
         tuple(replace(call, arguments=result.sent(call.arguments)) for call, result in pairs),
         tuple(replace(result, seconds=0.0, num_retries=0, repairs=()) for _, result in pairs),
+        turn.user,
     )
 
 
@@ -324,6 +325,7 @@ def _passages(text: str) -> Iterator[str]:
 def _seen(trajectory: Trajectory) -> str:
     """Return the question and the current results as one text."""
     asked = [message.content for message in trajectory.task.prompt]
+    asked += [turn.user for turn in trajectory.turns]
     return "\n".join([*asked, *(result.content for _, result in trajectory.calls)])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from turnwise.protocols import PROBE_TOKENS, Toolbox
-from turnwise.rollout.user_side import UserMessage, UserSide
+from turnwise.tasks.user_side import UserMessage, UserSide
 from turnwise.types import (
     Cause,
     Fault,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from turnwise.protocols import Chat, Engine, EngineDown, Toolbox
 from turnwise.rollout.conversation import Conversation
-from turnwise.rollout.user_side import UserMessage
+from turnwise.tasks.user_side import UserMessage
 from turnwise.types import Finish, Parsed, Sampling, Stop, Task, Trajectory, Turn
 
 

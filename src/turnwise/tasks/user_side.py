@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from turnwise.runtime.bounded_regex import is_match
-from turnwise.types import Parsed, Stop, Task, Tool, ToolResult
+from turnwise.types import Cause, DemoTurn, Parsed, Stop, Task, Tool, ToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,15 @@ class UserSide:
             reply = self._reply(parsed.text)
             return (None, reply) if reply is not None else (Stop.ANSWERED, self._next_message())
         closing = self._task.truths[self.message].ends_with
-        pairs = zip(parsed.calls, results, strict=True)
+        pairs = zip(parsed.calls, results, strict=False)
         if any(call.name == closing and not result.is_error for call, result in pairs):
             return Stop.ENDED_BY_CALL, self._next_message()
         return None, None
+
+    def answer_shown(self, turn: DemoTurn) -> tuple[Stop | None, UserMessage | None]:
+        """As `answer`, for a turn of a demonstration; calls without results count as successful."""
+        results = turn.results or tuple(ToolResult(call.id, "", Cause.OK, 0.0) for call in turn.calls)
+        return self.answer(Parsed(turn.text, calls=turn.calls), results)
 
     def _reply(self, text: str) -> UserMessage | None:
         """Return what the scripted user replies to a text; None if the text is the answer."""
