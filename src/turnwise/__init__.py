@@ -42,9 +42,11 @@ _MODULES = {
     "training": ("sft", "train"),
     "vocabulary": (
         "Answer",
+        "FollowUp",
         "Matcher",
         "Message",
         "Recipe",
+        "ScriptedUser",
         "StoredEpisode",
         "Task",
         "ToolCall",
@@ -52,6 +54,7 @@ _MODULES = {
         "Trajectory",
         "Truth",
         "Unavailable",
+        "UserRule",
     ),
 }
 """The module of `turnwise.api` that has each name."""
