@@ -25,9 +25,9 @@ from pathlib import Path
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import load as load_specs
-from turnwise.protocols import Toolbox
 from turnwise.rewards.outcome import asks_something, is_success
-from turnwise.rollout.episode import EpisodeLimits, execute_calls, finish_episode, with_call_ids
+from turnwise.rollout.conversation import Conversation
+from turnwise.rollout.episode import EpisodeLimits, finish_episode, with_call_ids
 from turnwise.tasks.load import load as load_tasks
 from turnwise.types import Completion, DemoTurn, Finish, Parsed, Stop, Task, ToolCall, Trajectory, Turn
 
@@ -109,22 +109,24 @@ def without_call(turns: Sequence[DemoTurn], number: int) -> tuple[Script, ToolCa
 
 async def play(trial: Trial, pool: Pool, episode_id: str) -> Trajectory:
     """Play a script as an episode in a session of its own. A call that fails does not end it."""
-    task, turns = trial.task, list[Turn]()
+    task = trial.task
     servers = task.servers or tuple(dict.fromkeys(tool.server for tool in pool.tools))
 
-    async def act(toolbox: Toolbox) -> Stop:
+    async def act(conversation: Conversation) -> Stop:
         for number, shown in enumerate(trial.script):
             parsed = with_call_ids(Parsed(text=shown.text, calls=shown.calls), number)
-            turn = Turn((), Completion((), (), Finish.STOP, 0), parsed)
-            acted, stop = await execute_calls(turn, toolbox)
-            turns.append(acted)
-            if stop is not None:
-                return stop
+            message = conversation.message
+            turn = Turn((), Completion((), (), Finish.STOP, 0), parsed, message=message)
+            conversation.turns.append(turn)
+            reached = await conversation.advance()
+            if isinstance(reached, Stop):
+                return reached
         return Stop.MAX_TURNS
 
-    async with pool.lease(servers, episode_id, allow=task.tools) as toolbox:
+    async with pool.lease(servers, episode_id, allow=task.leased_tools) as toolbox:
+        conversation = Conversation(task, toolbox)
         return await finish_episode(
-            act(toolbox), turns, task, toolbox, episode_id=episode_id, seed=0, limits=EpisodeLimits()
+            act(conversation), conversation, episode_id=episode_id, seed=0, limits=EpisodeLimits()
         )
 
 

@@ -29,6 +29,7 @@ from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load as load_servers
 from turnwise.mcp.toolbox import LeasedToolbox
 from turnwise.rewards import Rewards
+from turnwise.rollout.conversation import Conversation
 from turnwise.rollout.episode import EpisodeLimits, finish_episode
 from turnwise.tasks.curriculum import CurriculumState, Schedule, draw
 from turnwise.tasks.load import load as load_tasks
@@ -109,9 +110,10 @@ class Episode:
         async def stop() -> Stop:
             return Stop.ANSWERED if is_ended and not last.get("tool_calls") else Stop.TRUNCATED
 
-        toolbox = await asyncio.wrap_future(self._toolbox)
+        conversation = Conversation(self._task, await asyncio.wrap_future(self._toolbox))
+        conversation.turns += turns
         trajectory = await finish_episode(
-            stop(), turns, self._task, toolbox, episode_id=self._name, seed=0, limits=EpisodeLimits()
+            stop(), conversation, episode_id=self._name, seed=0, limits=EpisodeLimits()
         )
         return (await rewards.score(trajectory)).total
 

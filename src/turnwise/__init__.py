@@ -43,9 +43,11 @@ _MODULES = {
     "vocabulary": (
         "Answer",
         "EnvironmentDown",
+        "FollowUp",
         "Matcher",
         "Message",
         "Recipe",
+        "ScriptedUser",
         "StoredEpisode",
         "Task",
         "ToolCall",
@@ -53,6 +55,7 @@ _MODULES = {
         "Trajectory",
         "Truth",
         "Unavailable",
+        "UserRule",
     ),
 }
 """The module of `turnwise.api` that has each name."""

@@ -23,9 +23,11 @@ from turnwise.api.training import sft as sft
 from turnwise.api.training import train as train
 from turnwise.api.vocabulary import Answer as Answer
 from turnwise.api.vocabulary import EnvironmentDown as EnvironmentDown
+from turnwise.api.vocabulary import FollowUp as FollowUp
 from turnwise.api.vocabulary import Matcher as Matcher
 from turnwise.api.vocabulary import Message as Message
 from turnwise.api.vocabulary import Recipe as Recipe
+from turnwise.api.vocabulary import ScriptedUser as ScriptedUser
 from turnwise.api.vocabulary import StoredEpisode as StoredEpisode
 from turnwise.api.vocabulary import Task as Task
 from turnwise.api.vocabulary import ToolCall as ToolCall
@@ -33,5 +35,6 @@ from turnwise.api.vocabulary import ToolResult as ToolResult
 from turnwise.api.vocabulary import Trajectory as Trajectory
 from turnwise.api.vocabulary import Truth as Truth
 from turnwise.api.vocabulary import Unavailable as Unavailable
+from turnwise.api.vocabulary import UserRule as UserRule
 
 __version__: str

@@ -197,8 +197,13 @@ class Chat(Protocol):
         """
         ...
 
-    def follow(self, ids: Sequence[int], text: str) -> tuple[int, ...]:
-        """The ids that follow prompt and completion `ids` if the user says `text`, as in `extend`."""
+    def follow(
+        self, ids: Sequence[int], text: str, added: Sequence[Tool] = (), withdrawn: Sequence[Tool] = ()
+    ) -> tuple[int, ...]:
+        """The ids of a user message after prompt and completion `ids`, up to the model's next turn.
+
+        Tools that appear or disappear with the message are described in it.
+        """
         ...
 
     def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:

@@ -1,8 +1,10 @@
 """The data types that every other module uses: tools, tasks, turns, trajectories, groups."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 Entry = TypeVar("Entry")
@@ -57,6 +59,11 @@ class Cause(StrEnum):
 _MODEL_CAUSES = {Cause.UNKNOWN_TOOL, Cause.BAD_ARGUMENTS, Cause.TOOL_ERROR, Cause.TOO_LARGE}
 
 
+def qualified_name(server: str, tool: str) -> str:
+    """Return `server__tool`; characters of the server that model APIs do not allow become `_`."""
+    return f"{re.sub(r'[^A-Za-z0-9_-]', '_', server)}__{tool}"
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """One tool as the model sees it: its name in this episode and the schema its server declares."""
@@ -73,6 +80,18 @@ class Tool:
     def is_repeatable(self) -> bool:
         """Whether a call can be retried if it is unknown whether it ran."""
         return self.is_read_only or self.is_idempotent
+
+    @property
+    def qualified_name(self) -> str:
+        """The name it gets if several servers have a tool of that name."""
+        return qualified_name(self.server, self.server_tool)
+
+    def is_named_by(self, patterns: Sequence[str] | None) -> bool:
+        """Whether a shell pattern matches its name, its server's name for it or `server__tool`; None: all."""
+        if patterns is None:
+            return True
+        names = (self.name, self.server_tool, self.qualified_name)
+        return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +240,42 @@ class Truth:
     """Tools whose first successful call is rewarded, in any order."""
     rubric: str = ""
     """Instructions for the `judge` reward."""
+    ends_with: str = ""
+    """The tool whose successful call ends the exchange; empty: an answer in words does."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """A further user message of a task, sent after the model has answered the one before."""
+
+    message: str
+    truth: Truth
+    """What must hold when this message has been answered; it is checked against this exchange only."""
+    tools: tuple[str, ...] | None = None
+    """Shell patterns of the tools offered from this message on; None: as before."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserRule:
+    """What a scripted user says when the model says something that a pattern matches."""
+
+    when: str
+    """A regular expression that is searched for in what the model says."""
+    say: str
+    times: int = 1
+    """How often it answers in one episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedUser:
+    """A user that replies to what the model says without a call, by the first rule that matches.
+
+    Where no rule matches, what the model says is its answer.
+    """
+
+    rules: tuple[UserRule, ...]
+    max_replies: int = 8
+    """The most replies in one episode; after that, what the model says is its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +285,8 @@ class DemoTurn:
     text: str
     calls: tuple[ToolCall, ...] = ()
     results: tuple[ToolResult, ...] = ()
+    user: str = ""
+    """What the user says before it, for readers: the task's `conversation` and `user` determine it."""
 
     @property
     def lacks_results(self) -> bool:
@@ -260,6 +317,10 @@ class Task:
     demonstration: tuple[DemoTurn, ...] = ()
     world: str = ""
     """The world that its truth was computed in (`embedded`); empty if it holds in any."""
+    conversation: tuple[FollowUp, ...] = ()
+    """Further user messages, in order. The state of the servers carries over from one to the next."""
+    user: ScriptedUser | None = None
+    """Replies to questions that the model asks back; None: whatever it says without a call is its answer."""
 
     def __init__(
         self,
@@ -275,6 +336,8 @@ class Task:
         split: str = "train",
         demonstration: Sequence[DemoTurn] = (),
         world: str = "",
+        conversation: Sequence[FollowUp] = (),
+        user: ScriptedUser | None = None,
         *,
         answer: object = None,
     ) -> None:
@@ -294,13 +357,39 @@ class Task:
             "split": split,
             "demonstration": tuple(demonstration),
             "world": world,
+            "conversation": tuple(conversation),
+            "user": user,
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)  # the class is frozen
 
     @property
     def turn_limit(self) -> int:
-        return self.max_turns or MAX_TURNS[self.difficulty]
+        """The most turns of an episode, over all user messages."""
+        return self.max_turns or MAX_TURNS[self.difficulty] * len(self.truths)
+
+    @property
+    def truths(self) -> tuple[Truth, ...]:
+        """What must hold after each user message: the prompt, then those of the conversation."""
+        return (self.truth, *(follow_up.truth for follow_up in self.conversation))
+
+    def tools_at(self, message: int) -> tuple[str, ...] | None:
+        """Shell patterns of the tools offered during a message, counted from 0; None offers all."""
+        patterns = self.tools
+        for follow_up in self.conversation[:message]:
+            patterns = patterns if follow_up.tools is None else follow_up.tools
+        return patterns
+
+    @property
+    def leased_tools(self) -> tuple[str, ...] | None:
+        """Shell patterns of all tools that any of its messages offers; None: all."""
+        patterns: list[str] = []
+        for message in range(len(self.truths)):
+            offered = self.tools_at(message)
+            if offered is None:
+                return None
+            patterns += offered
+        return tuple(dict.fromkeys(patterns))
 
     @property
     def lacks_results(self) -> bool:
@@ -399,6 +488,8 @@ class Turn:
 
         ids         [new_0][completion_0][new_1][completion_1]...
         loss mask    0...0  1.........1   0...0  1.........1
+
+    `new_ids` of a later turn are the results of the calls before it, or what the user said.
     """
 
     new_ids: tuple[int, ...]
@@ -410,7 +501,9 @@ class Turn:
     usage: tuple[int, int] | None = None
     """Prompt and completion tokens as an endpoint counted them; None if the ids are known."""
     user: str = ""
-    """What the user or the environment said before this turn; its tokens are in `new_ids`."""
+    """What the user or the environment said before this turn; empty for the prompt and after tool calls."""
+    message: int = 0
+    """The user message that it works on: 0 for the prompt, then those of `Task.conversation`."""
 
     @property
     def num_sampled(self) -> int:
@@ -418,7 +511,7 @@ class Turn:
 
 
 class Stop(StrEnum):
-    """Why an episode ended. The first five are scored; the rest is infrastructure.
+    """Why an episode ended. The first six are scored; the rest is infrastructure.
 
     Wall time counts as infrastructure because it measures the machine: a slow moment must never become a
     reward. Turns and tokens, which the model can waste, have limits of their own.
@@ -428,6 +521,8 @@ class Stop(StrEnum):
     """The model gave an answer: a turn without a call."""
     ENDED = "ended"
     """The environment ended the episode."""
+    ENDED_BY_CALL = "ended_by_call"
+    """The model called the tool that `truth.ends_with` names."""
     MAX_TURNS = "max_turns"
     """The task's turns are used up."""
     TRUNCATED = "truncated"
@@ -446,13 +541,13 @@ class Stop(StrEnum):
     """The environment raised EnvironmentDown, or one of its methods took too long."""
 
     @property
-    def is_infrastructure(self) -> bool:
-        return self in _INFRASTRUCTURE
+    def is_finished(self) -> bool:
+        """Whether the episode was played to its end and not cut off by a limit or a fault."""
+        return self in (Stop.ANSWERED, Stop.ENDED_BY_CALL, Stop.ENDED)
 
     @property
-    def is_complete(self) -> bool:
-        """Whether the episode was played to its end and not cut off by a limit or a fault."""
-        return self in (Stop.ANSWERED, Stop.ENDED)
+    def is_infrastructure(self) -> bool:
+        return self in _INFRASTRUCTURE
 
 
 _INFRASTRUCTURE = {
@@ -471,6 +566,8 @@ class ProbeResult:
     probe: StateProbe
     content: str
     is_error: bool
+    message: int = 0
+    """The user message whose exchange it was run after, counted as in `Turn.message`."""
 
 
 def joined(parts: Iterable[tuple[Entry, ...]]) -> tuple[Entry, ...]:
@@ -499,6 +596,8 @@ class Trajectory:
     """The temperature its tokens were sampled at."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """What the environment's `score()` returned; empty without an environment."""
+    endings: tuple[Stop, ...] = ()
+    """How the exchanges of earlier user messages ended; `stop` says how the last one did."""
 
     @property
     def token_ids(self) -> tuple[int, ...]:
@@ -523,7 +622,7 @@ class Trajectory:
     @property
     def final_text(self) -> str:
         """The model's answer; empty if the episode ended without one."""
-        return self.turns[-1].parsed.text if self.turns and self.stop.is_complete else ""
+        return self.turns[-1].parsed.text if self.turns and self.stop.is_finished else ""
 
     @property
     def calls(self) -> tuple[tuple[ToolCall, ToolResult], ...]:

@@ -12,7 +12,7 @@ from tests.dashboard.serving import EXPORTED_VIEWS, VIEWS, Serve, Served, look, 
 from turnwise.dashboard.command import open_runs, write_export
 from turnwise.rollout.store import StoredEpisode
 from turnwise.tracking.ending import Ending, How
-from turnwise.types import Reward, StateProbe, Truth
+from turnwise.types import Answer, FollowUp, Reward, StateProbe, Stop, Truth
 
 
 def test_every_view_is_reached_by_a_click(page: Any, served: Served) -> None:
@@ -76,6 +76,25 @@ def test_episodes_without_verdict_or_turns_are_shown(page: Any, serve: Serve, tm
     page.click("#list a:text-is('none')")
     page.wait_for_selector(".conversation h2:has-text('none')")
     assert "0 turns" in page.inner_text(".conversation")
+
+
+def test_a_conversation_shows_what_the_user_said_and_which_messages_succeeded(
+    page: Any, serve: Serve, tmp_path: Path
+) -> None:
+    follow_up = FollowUp(f"And yesterday? {HOSTILE}", Truth(answer=Answer("50.1")))
+    asked = replace(task("talk"), conversation=(follow_up, FollowUp("Thanks.", follow_up.truth)))
+    turns = [turn(0, "51.9"), replace(turn(1, "I do not know"), user=follow_up.message, message=1)]
+    played = replace(episode(asked, turns, stop=Stop.MAX_TURNS), endings=(Stop.ANSWERED,))
+    with new_run(tmp_path) as folder:
+        play_step(folder, 0, [StoredEpisode(played, Reward(0.0, {"outcome": 0.0}))])
+    served = serve(folder.path)
+    [row] = served.ask("trajectories", task="talk")["rows"]
+    assert served.ask("trajectory", id=row["id"])["messages"] == [True, False, False]
+    look(page, served, "trajectory", id=row["id"], run="run")
+    said = page.inner_text(".conversation .columns")
+    assert said.index("51.9") < said.index("And yesterday? <script>") < said.index("I do not know")
+    assert "1 of 3 as asked" in page.inner_text("#messages")
+    assert texts(page, "#messages .badge.good") == ["1"]
 
 
 def test_tools_and_evaluations_agree_with_the_files(page: Any, served: Served) -> None:

@@ -1,5 +1,7 @@
 """Figures of an evaluation from records and from trajectories."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.rewards.episodes import QUOTE, did, episode, garbled, said
@@ -8,12 +10,13 @@ from turnwise.evaluate.summary import (
     EvaluatedEpisode,
     by_difficulty,
     by_family,
+    by_message,
     rates_by_task,
     record,
     summarise,
     summarise_by,
 )
-from turnwise.types import Cause, Truth
+from turnwise.types import Answer, Cause, FollowUp, Stop, Truth
 
 
 def played(
@@ -53,6 +56,29 @@ def test_a_summary_by_family_or_difficulty_contains_only_its_episodes() -> None:
     assert families["quote"].success == wilson(1, 2)
     assert families["post"].success == wilson(0, 1)
     assert summarise_by(by_difficulty, episodes)["hard"].success == wilson(0, 2)
+
+
+def test_messages_of_conversations_are_counted_by_their_place() -> None:
+    episodes = [
+        replace(played("a", False), messages=(True, False)),
+        replace(played("a", True), messages=(True, True)),
+        replace(played("b", False), messages=(False, False, False)),
+        played("plain", True),
+    ]
+    found = by_message(episodes)
+    assert {number: (num, success.value) for number, (num, success) in found.items()} == {
+        1: (2, pytest.approx(2 / 3)),
+        2: (2, pytest.approx(1 / 3)),
+        3: (1, 0.0),
+    }
+    assert by_message([played("plain", True)]) == {}
+
+
+def test_the_record_of_a_conversation_says_which_messages_succeeded() -> None:
+    trajectory = episode(Truth(answer=Answer("x")), said("x"), stop=Stop.MAX_TURNS)
+    task = replace(trajectory.task, conversation=(FollowUp("And?", Truth(answer=Answer("y"))),))
+    cut = replace(trajectory, task=task, endings=(Stop.ANSWERED,))
+    assert record(cut, is_success=False).messages == (True, False)
 
 
 def test_rates_by_task_are_the_values_that_a_comparison_pairs() -> None:

@@ -14,7 +14,7 @@ from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionPlan, Collector
 from turnwise.rollout.episode import EpisodeLimits, player
-from turnwise.types import Parsed, Sampling, Trajectory
+from turnwise.types import Answer, FollowUp, Parsed, Sampling, Trajectory, Truth
 
 TOLERANCE = 1e-4
 
@@ -33,10 +33,20 @@ class EagerChat:
     def __init__(self, chat: Any) -> None:
         self._chat = chat
         self.stop_ids = frozenset(range(0, 640, 20))  # a random model ends its turn often enough
-        self.open, self.extend = chat.open, chat.extend
+        self.open, self.extend, self.follow = chat.open, chat.extend, chat.follow
 
     def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
         return Parsed(calls=(call("write", text=str(len(completion_ids))), call("read")))
+
+
+class TurnTakingChat(EagerChat):
+    """Parses the first completion after a user message as a call, and the next as an answer."""
+
+    def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
+        observed = self._chat.decode(prompt_ids).rpartition("<|im_start|>user")[2]
+        if "<tool_response>" in observed:
+            return Parsed(text="done")
+        return super().parse(completion_ids, prompt_ids, is_cut=is_cut)
 
 
 def plain_logprobs(model: Any, trajectory: Trajectory) -> list[float]:
@@ -100,3 +110,19 @@ async def test_a_member_draws_the_same_tokens_whatever_else_is_running() -> None
         seen.append({(trajectory.episode_id, trajectory.token_ids) for trajectory in played})
     alone, together = seen
     assert alone < together
+
+
+async def test_sampled_logprobs_of_a_conversation_equal_a_plain_forward_pass() -> None:
+    chat, model = small_chat(), tiny_model(1)
+    follow_up = FollowUp("And <|im_end|> now?", Truth(answer=Answer("done")))
+    asked = task("t", conversation=(follow_up, follow_up))
+    limits = EpisodeLimits(tokens_per_turn=40, tokens_per_episode=4_000)
+    async with tiny_engine() as engine, Pool(notebook(), count_tokens=chat.count_tokens) as pool:
+        playing = player(engine, TurnTakingChat(chat), limits, Sampling())
+        collector = Collector(playing, leasing(pool), Rewards(), CollectionPlan(group_size=2))
+        async with collector.collecting([asked], 1) as groups:
+            [group] = [group async for group in groups]
+    check_exact(model, group.trajectories)
+    for trajectory in group.trajectories:
+        assert [turn.message for turn in trajectory.turns] == [0, 0, 1, 1, 2, 2]
+        assert len(trajectory.token_ids) == len(trajectory.loss_mask) == len(trajectory.logprobs)

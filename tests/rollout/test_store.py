@@ -7,8 +7,21 @@ from pathlib import Path
 import pytest
 
 from tests.dashboard.recorded import TOOLS, episode, result, task, turn
+from turnwise.rewards.exchanges import exchanges_of
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter, read_episodes
-from turnwise.types import Cause, DemoTurn, Reward
+from turnwise.types import (
+    Answer,
+    Cause,
+    DemoTurn,
+    FollowUp,
+    ProbeResult,
+    Reward,
+    ScriptedUser,
+    StateProbe,
+    Stop,
+    Truth,
+    UserRule,
+)
 
 
 def played(number: int) -> StoredEpisode:
@@ -34,6 +47,23 @@ def test_a_trajectory_is_read_back_without_its_demonstration(tmp_path: Path) -> 
         plain = replace(written.trajectory, task=replace(written.trajectory.task, demonstration=()))
         assert one == replace(written, trajectory=plain)
     assert path.read_text().count(TOOLS[0].description) == 1, "the tools are written once"
+
+
+def test_a_conversation_is_read_back_with_what_the_user_said(tmp_path: Path) -> None:
+    truth = Truth(answer=Answer("5"), ends_with="quote")
+    asked = replace(
+        task("talk"),
+        conversation=(FollowUp("And now? \u2028", truth, ("q*",)),),
+        user=ScriptedUser((UserRule("which", "A", 2),), max_replies=3),
+    )
+    turns = (turn(0, "4"), replace(turn(1, "5"), user="And now?", message=1))
+    probes = (ProbeResult(StateProbe("quote", {}, "x"), "x", is_error=False, message=1),)
+    spoken = replace(episode(asked, turns), endings=(Stop.ANSWERED,), probes=probes)
+    with TrajectoryWriter(tmp_path / "step.jsonl") as writer:
+        writer.write(StoredEpisode(spoken, Reward(0.0, {})))
+    [read] = read_episodes(tmp_path / "step.jsonl")
+    assert read.trajectory == spoken
+    assert exchanges_of(read.trajectory)[1].task.truth == truth
 
 
 def test_an_incomplete_last_line_is_skipped_and_logged_and_does_not_spoil_the_next(

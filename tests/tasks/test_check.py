@@ -16,13 +16,16 @@ from turnwise.types import (
     Cause,
     DemoTurn,
     ExpectedWrite,
+    FollowUp,
     Matcher,
     Message,
+    ScriptedUser,
     StateProbe,
     Task,
     ToolCall,
     ToolResult,
     Truth,
+    UserRule,
 )
 
 POST, HISTORY = "send_slack_message", "get_slack_channel_history"
@@ -198,7 +201,7 @@ def test_a_truth_that_asks_for_nothing_is_found() -> None:
     assert [field for field, _ in found(bare)] == ["truth"]
     [(field, message)] = found(replace(GOOD, truth=Truth(rubric="Be brief.")))
     assert field == "truth"
-    assert "add answer, writes, probes, required_tools or min_tool_calls" in message
+    assert "add answer, writes, probes, required_tools, min_tool_calls or ends_with" in message
     assert [field for field, _ in found(replace(GOOD, truth=Truth(writes=())))] == ["truth"]
     assert found(replace(GOOD, truth=Truth(min_tool_calls=1))) == []
 
@@ -233,3 +236,91 @@ def test_unreadable_rows_and_bad_tasks_come_in_the_order_of_the_file(tmp_path: P
     problems = check_files([path], TOOLS, WHY)
     found = [(problem.row, problem.field) for problem in problems]
     assert found == [(1, "truth.milestones.0"), (2, ""), (3, "id")]
+
+
+# --- conversations ------------------------------------------------------------------------------------------
+
+ASKS = Truth(answer=Answer("ABCDT"), writes=())
+LATER = (FollowUp("And its symbol?", ASKS, ("fmp_*",)), FollowUp("Thanks. Which server?", ASKS))
+TALK = replace(
+    GOOD,
+    conversation=LATER,
+    user=ScriptedUser((UserRule("which channel", "trading"),)),
+    demonstration=(
+        CALL,
+        DemoTurn("which channel?"),
+        DemoTurn("12.50", user="trading"),
+        replace(CALL, user="And its symbol?"),
+        DemoTurn("ABCDT"),
+        DemoTurn("ABCDT", user="Thanks. Which server?"),
+    ),
+)
+
+
+def following_up(**changes: Any) -> Task:
+    return replace(TALK, conversation=(replace(LATER[0], **changes), LATER[1]))
+
+
+def shown_as(*turns: DemoTurn) -> Task:
+    return replace(TALK, demonstration=turns)
+
+
+def ruled_by(*rules: UserRule) -> Task:
+    return replace(TALK, user=ScriptedUser(rules))
+
+
+def test_a_sound_conversation_has_no_problem() -> None:
+    assert found(TALK) == []
+
+
+TALK_MISTAKES: list[tuple[Task, str, str]] = [
+    (following_up(message=" "), "conversation.0.message", "empty"),
+    (following_up(tools=("fpm_*",)), "conversation.0.tools.0", "no server has"),
+    (following_up(truth=Truth()), "truth", "message 2: its truth asks for nothing"),
+    (
+        following_up(truth=replace(ASKS, required_tools=(POST,))),
+        "conversation.0.truth.required_tools.0",
+        "not among the task's servers and tools",
+    ),
+    (following_up(truth=replace(ASKS, ends_with="fmp_get_quote")), "conversation.0.truth.ends_with", "words"),
+    (following_up(truth=Truth(ends_with="fmp_qote")), "conversation.0.truth.ends_with", "did you mean"),
+    (
+        following_up(truth=replace(ASKS, answer=Answer("(", Matcher.REGEX))),
+        "conversation.0.truth.answer.value",
+        "not a regular expression",
+    ),
+    (with_truth(forbidden_tools=(POST,), ends_with=POST, answer=None), "truth.forbidden_tools", "to end it"),
+    (ruled_by(UserRule("(", "x")), "user.rules.0.when", "not a regular expression"),
+    (ruled_by(UserRule("x*", "x")), "user.rules.0.when", "matches every text"),
+    (ruled_by(UserRule("x", " ")), "user.rules.0.say", "empty"),
+    (shown_as(*TALK.demonstration[:-1]), "demonstration.4", "the user goes on with 'Thanks"),
+    (shown_as(*TALK.demonstration, ANSWER), "demonstration.5.calls", "a turn before the last"),
+    (
+        shown_as(CALL, replace(ANSWER, user="Hello?"), *TALK.demonstration[3:]),
+        "demonstration.1.user",
+        "no user speaks here",
+    ),
+    (
+        shown_as(CALL, ANSWER, replace(CALL, user="Hello?"), *TALK.demonstration[4:]),
+        "demonstration.2.user",
+        "the task's user says 'And its symbol?' here",
+    ),
+    (
+        replace(TALK, tools=("*slack*",), truth=replace(GOOD.truth, required_tools=())),
+        "demonstration.0.calls",
+        "'fmp_get_quote' is not offered with message 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("task", "field", "words"), TALK_MISTAKES)
+def test_mistakes_of_a_conversation_are_found(task: Task, field: str, words: str) -> None:
+    assert [message for at, message in found(task) if at == field and words in message], found(task)
+
+
+def test_conversations_that_begin_alike_may_be_in_different_splits() -> None:
+    other = replace(TALK, id="other", split="test", conversation=(FollowUp("And the chief?", ASKS),))
+    placed = [PlacedTask("a", 1, replace(one, demonstration=())) for one in (TALK, other)]
+    assert check(placed, TOOLS, WHY) == []
+    same = [*placed, PlacedTask("a", 2, replace(TALK, id="same", split="test", demonstration=()))]
+    assert [problem.field for problem in check(same, TOOLS, WHY)] == ["prompt"]

@@ -13,13 +13,16 @@ from turnwise.types import (
     DemoTurn,
     Difficulty,
     ExpectedWrite,
+    FollowUp,
     Matcher,
     Message,
+    ScriptedUser,
     StateProbe,
     Task,
     ToolCall,
     ToolResult,
     Truth,
+    UserRule,
 )
 
 FORMATS = ("json", "jsonl", "parquet")
@@ -56,7 +59,13 @@ FULL = Task(
             (ToolResult("c1", '{"price": 12.3}', Cause.OK, 0.5, 1, ("q->query",), True),),
         ),
         DemoTurn("12.30"),
+        DemoTurn("12.40", user="And yesterday?"),
     ),
+    conversation=(
+        FollowUp("And yesterday?", Truth(Answer(12.4, Matcher.NUMERIC), writes=())),
+        FollowUp("Post it.", Truth(writes=(), ends_with="send_slack_message"), ("send_*",)),
+    ),
+    user=ScriptedUser((UserRule("(?i)which", "ABCDT", 2), UserRule("why", "No reason.")), max_replies=3),
 )
 BARE = Task("bare", (Message("user", "Hi"),), (), Truth())
 NO_CHANGE = Task(
@@ -207,3 +216,18 @@ def test_a_task_in_python_takes_text_and_a_plain_answer() -> None:
     )
     with pytest.raises(ValueError, match="give either answer or truth"):
         Task(prompt="?", answer=3, truth=Truth())
+
+
+def test_a_follow_up_may_give_its_answer_in_short_and_a_user_has_a_kind(tmp_path: Path) -> None:
+    follow_up = {"message": "And now?", "answer": 12.5}
+    user = {"kind": "scripted", "rules": [{"when": "which", "say": "A."}]}
+    [task] = load(written(tmp_path, [row(conversation=[follow_up], user=user)]))
+    assert task.conversation == (FollowUp("And now?", Truth(Answer(12.5, Matcher.NUMERIC))),)
+    assert task.user == ScriptedUser((UserRule("which", "A."),))
+    for changes, field in (
+        ({"conversation": [{"message": "x", "tuth": {}}]}, "conversation.0.tuth"),
+        ({"user": {**user, "kind": "model"}}, "user.kind"),
+        ({"user": {**user, "rules": []}}, "user.rules"),
+    ):
+        with pytest.raises(ValueError, match=field):
+            load(written(tmp_path, [row(**changes)]))

@@ -4,14 +4,28 @@ from turnwise.config import Recipe
 from turnwise.mcp.serve import Unavailable
 from turnwise.protocols import EnvironmentDown
 from turnwise.rollout.store import StoredEpisode
-from turnwise.types import Answer, Matcher, Message, Task, ToolCall, ToolResult, Trajectory, Truth
+from turnwise.types import (
+    Answer,
+    FollowUp,
+    Matcher,
+    Message,
+    ScriptedUser,
+    Task,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+    Truth,
+    UserRule,
+)
 
 __all__ = [
     "Answer",
     "EnvironmentDown",
+    "FollowUp",
     "Matcher",
     "Message",
     "Recipe",
+    "ScriptedUser",
     "StoredEpisode",
     "Task",
     "ToolCall",
@@ -19,4 +33,5 @@ __all__ = [
     "Trajectory",
     "Truth",
     "Unavailable",
+    "UserRule",
 ]

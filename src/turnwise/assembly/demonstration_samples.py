@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from turnwise.assembly.workbench import Workbench, offered_tools, scripted_engine
+from turnwise.assembly.workbench import Workbench, leased_tools, scripted_engine
 from turnwise.chat import RenderedChat
 from turnwise.config import Recipe
 from turnwise.mcp.results import Sanitiser, cut
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Collector
+from turnwise.tasks.user_side import UserSide
 from turnwise.training.packing.samples import Sample, samples_of
 from turnwise.types import Group, Reward, Task, Tool
 
@@ -27,7 +28,7 @@ def lessons_of(bench: Workbench, tasks: Sequence[Task]) -> tuple[Sample, ...]:
     return tuple(
         lesson_of(
             task,
-            offered_tools(task, bench.pool.tools),
+            leased_tools(task, bench.pool.tools),
             bench.chat,
             max_result_tokens=bench.recipe.tools.max_result_tokens,
             group=group,
@@ -43,16 +44,18 @@ def lesson_of(
     """Return the demonstration as a sample, as if the model had sampled it.
 
     The loss mask is 1 on the model's own tokens, including the end of each turn. `tools` are those that the
-    task's episode is offered.
+    task's episode may use; which of them are offered with which message, the task says.
     """
     sanitiser = Sanitiser(chat.special_tokens)
     ids: list[int] = []
     turns: list[int] = []
-    unread = chat.open(task.prompt, tools)
+    user = UserSide(task, tools)
+    unread = chat.open(task.prompt, user.tools)
     for number, turn in enumerate(task.demonstration):
         said = chat.say(turn.text, turn.calls)
         ids += [*unread, *said]
         turns += [*(-1,) * len(unread), *(number,) * len(said)]
+        unread = ()
         if turn.calls:
             pairs = zip(turn.calls, turn.results, strict=True)
             seen = [
@@ -60,6 +63,9 @@ def lesson_of(
                 for call, result in pairs
             ]
             unread = chat.extend(ids, seen)
+        _, message = user.answer_shown(turn)
+        if message is not None:
+            unread += chat.follow([*ids, *unread], message.text, message.added, message.withdrawn)
     return Sample(
         token_ids=tuple(ids),
         loss_mask=tuple(int(turn >= 0) for turn in turns),
@@ -74,6 +80,14 @@ def lesson_of(
     )
 
 
+def _is_complete(task: Task) -> bool:
+    """Return whether the demonstration ends every exchange; tools do not matter for that."""
+    user = UserSide(task, ())
+    outcomes = [user.answer_shown(turn) for turn in task.demonstration]
+    ending, message = outcomes[-1]
+    return ending is not None and message is None
+
+
 async def verified_lessons(collector: Collector, tasks: Sequence[Task]) -> Verified:
     """Play every demonstration with its real tools and keep those that succeed.
 
@@ -81,9 +95,9 @@ async def verified_lessons(collector: Collector, tasks: Sequence[Task]) -> Verif
     contain the servers' current results, not the recorded ones.
     """
     shown = [task for task in tasks if task.demonstration]
-    # A demonstration that ends in a call has no answer, and its script would run out.
-    ended = [task for task in shown if not task.demonstration[-1].calls]
-    dropped = {task.id: "ends in a call" for task in shown if task.demonstration[-1].calls}
+    # A demonstration that stops before the episode ends has no answer, and its script would run out.
+    ended = [task for task in shown if _is_complete(task)]
+    dropped = {task.id: "ends before the episode does" for task in shown if not _is_complete(task)}
     dropped |= {task.id: "lost to infrastructure" for task in ended}
     earned: dict[str, Group] = {}
     async with collector.collecting(ended, len(ended)) as groups:

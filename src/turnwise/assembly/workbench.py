@@ -25,7 +25,7 @@ from turnwise.engines import engine_class
 from turnwise.environments import PythonEnvironment, find_environment
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.exposure import refusal
-from turnwise.mcp.pool import Pool, is_offered
+from turnwise.mcp.pool import Pool
 from turnwise.mcp.results import Sanitiser
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import ServerSpec
@@ -78,7 +78,7 @@ class Workbench:
         if self.environment is not None:
             return self.environment.lease(task)
         servers = task.servers or tuple(dict.fromkeys(tool.server for tool in self.pool.tools))
-        return self.pool.lease(servers, episode_id, allow=task.tools)
+        return self.pool.lease(servers, episode_id, allow=task.leased_tools)
 
     @contextlib.asynccontextmanager
     async def _lease_with_room(self, task: Task, episode_id: str) -> AsyncIterator[Toolbox]:
@@ -248,12 +248,17 @@ def scripted_engine(chat: RenderedChat, tasks: Sequence[Task], tools: Sequence[T
 
 
 def offered_tools(task: Task, tools: Sequence[Tool]) -> list[Tool]:
-    """The tools that an episode of the task is offered, in the order it sees them."""
+    """The tools that an episode of the task is offered with its prompt, in the order it sees them."""
+    return [tool for tool in leased_tools(task, tools) if tool.is_named_by(task.tools)]
+
+
+def leased_tools(task: Task, tools: Sequence[Tool]) -> list[Tool]:
+    """The tools that an episode of the task is offered with any of its messages."""
     return [
         tool
         for server in dict.fromkeys(task.servers or (tool.server for tool in tools))
         for tool in tools
-        if tool.server == server and is_offered(tool, task.tools)
+        if tool.server == server and tool.is_named_by(task.leased_tools)
     ]
 
 

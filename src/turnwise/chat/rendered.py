@@ -1,8 +1,9 @@
 """The `Chat` of a model: prompts, exact extensions and parsed turns."""
 
 import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 from turnwise.chat import hermes
@@ -102,19 +103,36 @@ class RenderedChat:
             key=("extend", *names, *self._guard.structure_of(ids[-_TAIL:])),
         )
 
-    def follow(self, ids: Sequence[int], text: str) -> tuple[int, ...]:
+    def follow(
+        self, ids: Sequence[int], text: str, added: Sequence[Tool] = (), withdrawn: Sequence[Tool] = ()
+    ) -> tuple[int, ...]:
         """Return only the new ids, as `extend` does, for a user message after the model's turn."""
         ended = () if ids[-1] in self.stop_ids else (self._form.end_id,)
-        return (*ended, *self._guarded(lambda contents: self._follow_up(contents[0]), [text]))
+        words = "\n\n".join([text, *self._tool_notes(added, withdrawn)])
+        return (
+            *ended,
+            *self._guarded(lambda contents: self._follow_up(contents[0]), [words], key=("follow",)),
+        )
+
+    def _tool_notes(self, added: Sequence[Tool], withdrawn: Sequence[Tool]) -> Iterator[str]:
+        """Say which tools come and go; no template writes tools after its first message."""
+        if added:
+            offers = "\n".join(json.dumps(self._offer(tool).wire, ensure_ascii=False) for tool in added)
+            yield f"You can now also call these functions:\n{offers}"
+        if withdrawn:
+            yield f"You can no longer call: {', '.join(tool.name for tool in withdrawn)}"
 
     def _follow_up(self, text: str) -> list[int]:
         """Render a made-up conversation and return what follows the end of the model's turn in it."""
         asked: Wire = {"role": "user", "content": QUESTION}
-        # a template may write the end-of-turn token after other messages too
-        num_before = self._form.open([asked], ()).count(self._form.end_id)
         ids = self._form.open([asked, speech(), {"role": "user", "content": text}], ())
         ends = [place for place, token in enumerate(ids) if token == self._form.end_id]
-        return ids[ends[num_before] + 1 :]
+        return ids[ends[self._num_ends_before] + 1 :]
+
+    @cached_property
+    def _num_ends_before(self) -> int:
+        """End-of-turn tokens before the model's first turn: a template may end other messages with it too."""
+        return self._form.open([{"role": "user", "content": QUESTION}], ()).count(self._form.end_id)
 
     def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
         """Return calls, an answer, or a format error; call ids count from `call_0` within the turn."""

@@ -10,11 +10,12 @@ from typing import Any
 
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
-from turnwise.protocols import RewardDown, Toolbox
+from turnwise.protocols import RewardDown
 from turnwise.rewards import Rewards, is_success, succeeded
 from turnwise.rewards.numbers import SCALES
-from turnwise.rewards.outcome import asks_something
-from turnwise.rollout.episode import EpisodeLimits, execute_calls, finish_episode, with_call_ids
+from turnwise.rewards.outcome import is_decidable, successes_of
+from turnwise.rollout.conversation import Conversation
+from turnwise.rollout.episode import EpisodeLimits, finish_episode, with_call_ids
 from turnwise.tasks.load import PlacedTask
 from turnwise.tasks.make import Rejected
 from turnwise.tasks.plan import ToolsDown
@@ -138,7 +139,7 @@ async def _verified(task: Task, recording: Recording, pool: Pool, episode_id: st
         return Rejected(task.id, f"it takes {len(turns) + 1} turns, the task allows {task.turn_limit}")
     trajectory = await _replayed(task, [*turns, DemoTurn(recording.answer)], pool, episode_id)
     why = _why_failing(trajectory)
-    if why is None and not asks_something(task.truth):
+    if why is None and not is_decidable(task):
         why = "its truth asks for nothing that the replay could verify"
     why = why or _why_unsuccessful(trajectory) or _why_false(trajectory, recording)
     return _demonstrating(trajectory, why)
@@ -148,7 +149,7 @@ async def _filled(task: Task, pool: Pool, rewards: Rewards, episode_id: str) -> 
     """Return the task with current results in its demonstration, or the first reason to reject it."""
     trajectory = await _replayed(task, task.demonstration, pool, episode_id)
     why = _why_failing(trajectory)
-    if why is None and asks_something(task.truth):
+    if why is None and is_decidable(task):
         why = _why_unsuccessful(trajectory)
     elif why is None:
         why = await _why_unrewarded(trajectory, rewards)
@@ -171,7 +172,7 @@ def _why_not_made(task: Task, pool: Pool, live: Sequence[LiveServer]) -> str | N
     servers = {tool.name: tool.server for tool in pool.tools}
     services = {server.name: server.service for server in live}
     called = [call.name for turn in task.demonstration for call in turn.calls]
-    for name in (*called, *(probe.tool for probe in task.truth.probes)):
+    for name in (*called, *(probe.tool for truth in task.truths for probe in truth.probes)):
         server = servers.get(name)
         if server is None or name not in pool.exposure(server).writers:
             continue
@@ -183,22 +184,16 @@ def _why_not_made(task: Task, pool: Pool, live: Sequence[LiveServer]) -> str | N
 
 async def _replayed(task: Task, script: Sequence[DemoTurn], pool: Pool, episode_id: str) -> Trajectory:
     """Play the script as a new episode in its own lease, up to the first call that fails."""
-    turns: list[Turn] = []
     servers = task.servers or tuple(dict.fromkeys(tool.server for tool in pool.tools))
-
-    async def play(toolbox: Toolbox) -> Stop:
-        for number, shown in enumerate(script):
-            parsed = with_call_ids(Parsed(text=shown.text, calls=shown.calls), number)
-            turn, stop = await execute_calls(_turn(parsed), toolbox)
-            turns.append(turn)
-            if stop is not None or any(result.is_error for result in turn.results):
-                return stop or Stop.MAX_TURNS
-        return Stop.MAX_TURNS
-
     try:
-        async with pool.lease(servers, episode_id, allow=task.tools) as toolbox:
+        async with pool.lease(servers, episode_id, allow=task.leased_tools) as toolbox:
+            conversation = Conversation(task, toolbox)
             trajectory = await finish_episode(
-                play(toolbox), turns, task, toolbox, episode_id=episode_id, seed=0, limits=EpisodeLimits()
+                _play(script, conversation),
+                conversation,
+                episode_id=episode_id,
+                seed=0,
+                limits=EpisodeLimits(),
             )
     except ConnectFailed as error:
         raise ToolsDown(str(error)) from None
@@ -206,6 +201,21 @@ async def _replayed(task: Task, script: Sequence[DemoTurn], pool: Pool, episode_
         if result.fault is Fault.INFRA:
             raise ToolsDown(f"{call.name}: {result.content}")
     return trajectory
+
+
+async def _play(script: Sequence[DemoTurn], conversation: Conversation) -> Stop:
+    said = ""
+    for number, shown in enumerate(script):
+        parsed = with_call_ids(Parsed(text=shown.text, calls=shown.calls), number)
+        turn = replace(_turn(parsed), user=said, message=conversation.message)
+        conversation.turns.append(turn)
+        reached = await conversation.advance()
+        if isinstance(reached, Stop):
+            return reached
+        if any(result.is_error for result in conversation.turns[-1].results):
+            return Stop.MAX_TURNS
+        said = reached.text if reached is not None else ""
+    return Stop.MAX_TURNS
 
 
 def _turn(parsed: Parsed) -> Turn:
@@ -242,6 +252,9 @@ def _why_false(trajectory: Trajectory, recording: Recording) -> str | None:
 
 
 def _missing(trajectory: Trajectory) -> str:
+    if trajectory.task.conversation:
+        message = successes_of(trajectory).index(False)
+        return f"message {message + 1} is not answered as asked"
     truth, called = trajectory.task.truth, {call.name for call, _ in trajectory.calls}
     unused = [name for name in truth.required_tools if name not in called]
     if unused:
@@ -258,6 +271,7 @@ def _demo_turn(turn: Turn) -> DemoTurn:
         turn.parsed.text,
         tuple(replace(call, arguments=result.sent(call.arguments)) for call, result in pairs),
         tuple(replace(result, seconds=0.0, num_retries=0, repairs=()) for _, result in pairs),
+        turn.user,
     )
 
 
@@ -311,6 +325,7 @@ def _passages(text: str) -> Iterator[str]:
 def _seen(trajectory: Trajectory) -> str:
     """Return the question and the current results as one text."""
     asked = [message.content for message in trajectory.task.prompt]
+    asked += [turn.user for turn in trajectory.turns]
     return "\n".join([*asked, *(result.content for _, result in trajectory.calls)])
 
 

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from turnwise.mcp.exposure import Exposure, refusal
-from turnwise.mcp.pool import Pool, qualified, qualified_name
+from turnwise.mcp.pool import Pool
 from turnwise.mcp.results import Sanitiser, estimate_tokens
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import ServerSpec
 from turnwise.runtime.terminal import counted, wrapped
 from turnwise.servers.backends import declared_tools
-from turnwise.types import Tool, ToolCall, ToolResult
+from turnwise.types import Tool, ToolCall, ToolResult, qualified_name
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ def _where_to_look(specs: Sequence[ServerSpec], tool: str) -> Iterator[list[str]
 
 def _find(tools: Sequence[Tool], name: str) -> Tool | None:
     """Find a tool by the name that an episode uses, or by `server__tool`."""
-    return next((tool for tool in tools if name in (tool.name, qualified(tool))), None)
+    return next((tool for tool in tools if name in (tool.name, tool.qualified_name)), None)
 
 
 def _unknown(tools: Sequence[Tool], name: str) -> str:

@@ -4,18 +4,20 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnwise.dashboard.episodes import fault_of
+from turnwise.dashboard.episodes import fault_of, messages_of, tools_of
 from turnwise.dashboard.index import Index, offer
 from turnwise.dashboard.listing import members, of_task
 from turnwise.dashboard.token_credit import group_advantage, traced, why_not
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.tracking.run_facts import ShownRecipe
+from turnwise.types import Tool
 
 
 def conversation(index: Index, episode: int) -> dict[str, Any]:
     """One episode with everything but its tokens. LookupError if there is no such episode."""
     record, row = _record(index, episode)
     played = record["trajectory"]
+    tools = _tools(index, row)
     return {
         "id": episode,
         "source": row["source"],
@@ -32,7 +34,8 @@ def conversation(index: Index, episode: int) -> dict[str, Any]:
         "turns": [_turn(turn) for turn in played["turns"]],
         "probes": played["probes"],
         "losses": played["losses"],
-        "tools": _tools(index, row),
+        "messages": messages_of(record, tools),
+        "tools": [{"name": tool.name, "server": tool.server} for tool in tools],
         "group": group(index, episode),
         "elsewhere": of_task(index, row["task"]),
     }
@@ -105,6 +108,7 @@ def _turn(turn: Mapping[str, Any]) -> dict[str, Any]:
     calls = [_call(number, call, turn["results"]) for number, call in enumerate(turn["parsed"]["calls"])]
     return {
         "user": turn.get("user", ""),
+        "message": turn.get("message", 0),
         "text": turn["parsed"]["text"],
         "reasoning": turn["parsed"]["reasoning"],
         "error": turn["parsed"]["error"],
@@ -126,8 +130,7 @@ def _call(number: int, call: Mapping[str, Any], results: Sequence[Mapping[str, A
     return {**found, "result": {**results[number], "fault": fault_of(str(results[number]["cause"]))}}
 
 
-def _tools(index: Index, row: Mapping[str, Any]) -> list[dict[str, str]]:
+def _tools(index: Index, row: Mapping[str, Any]) -> Sequence[Tool]:
     with index.reading() as connection:
         found = offer(index, connection, row["file"], row["digest"])
-    tools = found["tools"] if found else []
-    return [{"name": tool["name"], "server": tool["server"]} for tool in tools]
+    return tools_of(found) if found else ()

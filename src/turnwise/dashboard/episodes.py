@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 
 from turnwise.protocols import RewardDown
 from turnwise.rewards import succeeded
+from turnwise.rewards.outcome import successes_of
 from turnwise.types import Cause, Fault, Reward, Tool, Trajectory
 
 _TRAJECTORY = TypeAdapter(Trajectory)
@@ -120,17 +121,31 @@ def _num_sampled(turn: Mapping[str, Any]) -> int:
 
 
 def _is_success(record: Mapping[str, Any], tools: Sequence[Tool]) -> bool | None:
-    """Success by the run's own criterion; tokens are left out, since the criterion does not use them."""
+    """Success by the run's own criterion; None if it cannot be determined."""
     total, parts = record["reward"]["total"], record["reward"]["parts"]
     if "outcome" in parts:  # the same verdict, computed during the run
         return bool(parts["outcome"] >= 1)
+    try:
+        return succeeded(_without_tokens(record, tools), Reward(total, parts))
+    except RewardDown:
+        return None
+
+
+def messages_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> list[bool]:
+    """Whether each message of a conversation succeeded; empty if it is none, or if its truths cannot say."""
+    if not record["trajectory"]["task"].get("conversation"):
+        return []
+    try:
+        return list(successes_of(_without_tokens(record, tools)))
+    except (RewardDown, ValueError):
+        return []
+
+
+def _without_tokens(record: Mapping[str, Any], tools: Sequence[Tool]) -> Trajectory:
+    """The trajectory of a line, without the tokens, which no verdict uses."""
     empty: dict[str, list[Any]] = {"token_ids": [], "logprobs": []}
     turns = [
         {**turn, "new_ids": [], "completion": {**turn["completion"], **empty}}
         for turn in record["trajectory"]["turns"]
     ]
-    trajectory = _TRAJECTORY.validate_python({**record["trajectory"], "turns": turns, "tools": list(tools)})
-    try:
-        return succeeded(trajectory, Reward(total, parts))
-    except RewardDown:
-        return None
+    return _TRAJECTORY.validate_python({**record["trajectory"], "turns": turns, "tools": list(tools)})

@@ -81,7 +81,9 @@ def task(run: ListedRun, split: str, place: int) -> dict[str, Any]:
     if not files or not 0 <= place < len(files[0].tasks):
         raise LookupError(f"no {split[:20]!r} task {place}")
     found = files[0].tasks[place]
-    truth = json.dumps(row_of(found)["truth"], indent=1, ensure_ascii=False, default=str)
+    row = row_of(found)
+    asked = {key: row[key] for key in ("truth", "conversation", "user") if key in row}
+    truth = json.dumps(asked if len(asked) > 1 else row["truth"], indent=1, ensure_ascii=False, default=str)
     return {
         "id": _cut(found.id),
         "split": split,
@@ -163,7 +165,7 @@ def _demonstration(turns: Sequence[DemoTurn]) -> list[dict[str, Any]]:
             for place, call in enumerate(turn.calls[:num_left])
         ]
         num_left -= len(calls)
-        shown.append({"text": _cut(turn.text), "calls": calls})
+        shown.append({"user": _cut(turn.user), "text": _cut(turn.text), "calls": calls})
     return shown
 
 

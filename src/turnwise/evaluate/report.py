@@ -17,6 +17,7 @@ from turnwise.evaluate.summary import (
     Summary,
     by_difficulty,
     by_family,
+    by_message,
     rates_by_task,
     summarise,
     summarise_by,
@@ -68,6 +69,10 @@ def figures(report: EvaluationReport) -> dict[str, Any]:
         "all": asdict(summarise(report.episodes, ks=ks)),
         "by_family": _as_dicts(summarise_by(by_family, report.episodes, ks=ks)),
         "by_difficulty": _as_dicts(summarise_by(by_difficulty, report.episodes, ks=ks)),
+        "by_message": {
+            str(number): {"num_tasks": num_tasks, "success": asdict(success)}
+            for number, (num_tasks, success) in by_message(report.episodes).items()
+        },
     }
 
 
@@ -143,6 +148,13 @@ def print_report(report: EvaluationReport, *, as_json: bool = False, console: Co
     rows |= summarise_by(by_family, report.episodes, ks=ks)
     cells = [(name or "-", *_cells(summary, ks[-1])) for name, summary in rows.items()]
     _print_table(title, headers, cells, console)
+    messages = by_message(report.episodes)
+    if messages:
+        lines = [
+            (f"message {number}", str(num_tasks), _interval(success))
+            for number, (num_tasks, success) in messages.items()
+        ]
+        _print_table("messages of conversations", ("", "tasks", "success (95%)"), lines, console)
     if report.cost:
         console.print(
             f"${report.cost:.4f} at ${report.prices[0]:g} and ${report.prices[1]:g} per million tokens"

@@ -13,6 +13,7 @@ from turnwise.evaluate.statistics import (
     mean_pass_hat_k,
     success_rate,
 )
+from turnwise.rewards.outcome import is_decidable, successes_of
 from turnwise.types import Fault, Trajectory
 
 
@@ -33,6 +34,8 @@ class EvaluatedEpisode:
     num_format_errors: int
     num_prompt_tokens: int = 0
     """Read by the model: the whole prompt counts again in every turn, as providers bill it."""
+    messages: tuple[bool, ...] = ()
+    """Whether each user message of a conversation succeeded; empty for a task with one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,13 @@ def record(trajectory: Trajectory, *, is_success: bool) -> EvaluatedEpisode:
         num_failed_calls=sum(result.fault is Fault.MODEL for _, result in trajectory.calls),
         num_format_errors=sum(turn.parsed.error is not None for turn in trajectory.turns),
         num_prompt_tokens=_num_prompt_tokens(trajectory),
+        messages=_messages(trajectory),
     )
+
+
+def _messages(trajectory: Trajectory) -> tuple[bool, ...]:
+    is_counted = trajectory.task.conversation and is_decidable(trajectory.task)
+    return successes_of(trajectory) if is_counted else ()
 
 
 def _num_prompt_tokens(trajectory: Trajectory) -> int:
@@ -115,6 +124,20 @@ def summarise_by(
     for episode in episodes:
         groups[key(episode)].append(episode)
     return {name: summarise(groups[name], ks=wanted, confidence=confidence) for name in sorted(groups)}
+
+
+def by_message(
+    episodes: Iterable[EvaluatedEpisode], *, confidence: float = CONFIDENCE
+) -> dict[int, tuple[int, Estimate]]:
+    """For each user message of conversations, from 1: the number of tasks that have it, and its success."""
+    outcomes: defaultdict[int, defaultdict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for episode in episodes:
+        for number, is_success in enumerate(episode.messages, start=1):
+            outcomes[number][episode.task_id].append(is_success)
+    return {
+        number: (len(tasks), success_rate(list(tasks.values()), confidence=confidence))
+        for number, tasks in sorted(outcomes.items())
+    }
 
 
 def _mean_over_tasks(

@@ -4,12 +4,10 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import Any, Self
 
 import mcp_types as wire
@@ -259,7 +257,7 @@ def namespaced(listed: Mapping[str, Sequence[Tool]]) -> dict[str, tuple[Tool, ..
     counts = Counter(tool.server_tool for tools in listed.values() for tool in tools)
     named = {
         server: tuple(
-            replace(tool, name=qualified(tool) if counts[tool.server_tool] > 1 else tool.server_tool)
+            replace(tool, name=tool.qualified_name if counts[tool.server_tool] > 1 else tool.server_tool)
             for tool in tools
         )
         for server, tools in listed.items()
@@ -269,16 +267,6 @@ def namespaced(listed: Mapping[str, Sequence[Tool]]) -> dict[str, tuple[Tool, ..
         if count > 1:
             raise ValueError(f"two tools end up as {name!r}: rename a server in mcp.json or deny one of them")
     return named
-
-
-def qualified(tool: Tool) -> str:
-    """Return the name that the tool gets if several servers have one of that name."""
-    return qualified_name(tool.server, tool.server_tool)
-
-
-def qualified_name(server: str, tool: str) -> str:
-    """Return `server__tool`; characters of the server that model APIs do not allow become `_`."""
-    return f"{re.sub(r'[^A-Za-z0-9_-]', '_', server)}__{tool}"
 
 
 def _tool_of(server: str, tool: wire.Tool, sanitiser: Sanitiser) -> Tool:
@@ -308,12 +296,7 @@ def _clean_schema(schema: Any, sanitiser: Sanitiser, key: str = "") -> Any:
 
 def is_offered(tool: Tool, allow: Sequence[str] | None, deny: Sequence[str] = ()) -> bool:
     """Return whether the shell patterns allow a tool, under any of its names; deny wins."""
-    names = {tool.name, tool.server_tool, qualified(tool)}
-
-    def matches(patterns: Sequence[str]) -> bool:
-        return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
-
-    return (allow is None or matches(allow)) and not matches(deny)
+    return tool.is_named_by(allow) and not tool.is_named_by(deny)
 
 
 async def _all(awaitables: Iterable[Awaitable[None]]) -> None:

@@ -1,23 +1,16 @@
 """Whether the model's final message states the expected answer."""
 
 import json
-import logging
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import regex  # type: ignore[import-untyped]  # it ships no types; unlike `re` it supports a timeout
-
 from turnwise.rewards.characters import compatible
+from turnwise.rewards.exchanges import holds_throughout
 from turnwise.rewards.numbers import LABEL, MAX_CHARS, SCALES, UNITS, canonical_unit, is_close, stated_number
+from turnwise.runtime.bounded_regex import MAX_REGEX_CHARS, compiled, is_match
 from turnwise.types import Answer, Matcher, Trajectory
-
-logger = logging.getLogger(__name__)
-
-MAX_REGEX_CHARS = 2_000
-REGEX_SECONDS = 0.25
-"""Both limits bound the time that a careless pattern can take on a hostile text."""
 
 MAX_DOCUMENTS = 50
 """The most places in a message that are tried as the beginning of JSON."""
@@ -28,7 +21,7 @@ _MARKUP = re.compile(r"</?(?:tool_call|tool_response|tool_result|think)\b|<\|")
 
 async def answer(trajectory: Trajectory) -> float:
     """Return 1 if the final message states the expected answer, or if the truth has none."""
-    return float(says_answer(trajectory))
+    return float(holds_throughout(says_answer, trajectory))
 
 
 def says_answer(trajectory: Trajectory) -> bool:
@@ -120,19 +113,13 @@ def _is_one_of(value: object, text: str) -> bool:
 
 
 def _fits_regex(value: object, text: str) -> bool:
+    pattern = _text(value)
     try:
-        pattern = regex.compile(_text(value))
-    except regex.error as error:
-        raise ValueError(f"answer.value is not a regular expression: {error}") from error
-    if len(text) > MAX_REGEX_CHARS:
-        return False
-    try:
-        return any(
-            pattern.fullmatch(reading, timeout=REGEX_SECONDS) is not None for reading in _readings(text)
-        )
-    except TimeoutError:
-        logger.warning("pattern %r took more than %s s on an answer: not a match", value, REGEX_SECONDS)
-        return False
+        compiled(pattern)
+    except ValueError as error:
+        raise ValueError(f"answer.value is {error}") from error
+    is_long = len(text) > MAX_REGEX_CHARS
+    return not is_long and any(is_match(pattern, reading, is_whole=True) for reading in _readings(text))
 
 
 def _has_json(value: object, text: str) -> bool:

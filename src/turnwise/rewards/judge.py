@@ -15,6 +15,7 @@ import httpx2
 
 from turnwise.protocols import RewardDown
 from turnwise.rewards.answer import answer_text
+from turnwise.rewards.exchanges import exchanges_of
 from turnwise.runtime.addresses import check_token
 from turnwise.runtime.chat_endpoint import ChatEndpoint, EndpointAccount, EndpointPatience, Refused
 from turnwise.runtime.environment import environment, user_folder
@@ -84,12 +85,18 @@ class Judge:
         self._being_asked: dict[str, asyncio.Lock] = {}
 
     async def __call__(self, trajectory: Trajectory) -> float:
-        rubric = trajectory.task.truth.rubric or self._rubric
-        if not rubric.strip():
+        """Return the mean score of the messages that have a rubric; one without an answer scores 0."""
+        rubrics = [(truth.rubric or self._rubric).strip() for truth in trajectory.task.truths]
+        num_judged = sum(map(bool, rubrics))
+        if not num_judged:
             raise ValueError(f"task {trajectory.task.id!r}: {NO_RUBRIC}")
-        if not answer_text(trajectory):
-            return 0.0
-        return (await self.judge(rubric, record_of(trajectory))).score
+        pairs = zip(rubrics, exchanges_of(trajectory), strict=False)
+        scores = [
+            (await self.judge(rubric, record_of(exchange))).score
+            for rubric, exchange in pairs
+            if rubric and answer_text(exchange)
+        ]
+        return sum(scores) / num_judged
 
     async def judge(self, rubric: str, record: Mapping[str, Any]) -> Verdict:
         """Return the verdict on a record; identical concurrent requests are sent once."""

@@ -21,14 +21,31 @@ ALWAYS_THE_SAME: Mapping[str, Callable[[Truth], bool]] = {
 def why_unscorable(task: Task, parts: Sequence[RewardTerm]) -> str | None:
     """Return why no episode of this task can be scored, or why all would score the same; None if neither."""
     names = {part.name for part in parts}
-    if names & {"outcome", "efficiency"} and not asks_something(task.truth):
-        return ASKS_NOTHING
+    if names & {"outcome", "efficiency"}:
+        for message, truth in enumerate(task.truths):
+            if not asks_something(truth):
+                return ASKS_NOTHING if not message else f"message {message + 1}: {ASKS_NOTHING}"
     for part in parts:
-        if part.name == "judge" and not (task.truth.rubric or part.options.get("rubric", "")).strip():
+        rubrics = (*(truth.rubric for truth in task.truths), part.options.get("rubric", ""))
+        if part.name == "judge" and not any(rubric.strip() for rubric in rubrics):
             return NO_RUBRIC
-    if all(name in ALWAYS_THE_SAME and ALWAYS_THE_SAME[name](task.truth) for name in names):
+    if names & {"outcome", "writes", "probes", "efficiency"} and (why := _why_too_early(task.truths)):
+        return why
+    if all(name in ALWAYS_THE_SAME and all(map(ALWAYS_THE_SAME[name], task.truths)) for name in names):
         wanted = " or ".join(f"truth.{name}" for name in sorted(names))
         return f"every episode would score the same: the reward needs {wanted}"
+    return None
+
+
+def _why_too_early(truths: Sequence[Truth]) -> str | None:
+    """Return why a change could be made before the user asks for it, unnoticed; None if it could not."""
+    last = max((message for message, truth in enumerate(truths) if truth.writes or truth.probes), default=0)
+    for message, truth in enumerate(truths[:last]):
+        if truth.writes is None:
+            return (
+                f"message {last + 1} checks changes, and message {message + 1} allows any: "
+                "say with `writes` which changes it makes ([] for none)"
+            )
     return None
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from turnwise.protocols import RewardDown
 from turnwise.rewards.answer import is_same
+from turnwise.rewards.exchanges import holds_throughout
 from turnwise.types import Cause, ExpectedWrite, Fault, Tool, ToolCall, ToolResult, Trajectory
 
 _MADE = {Cause.OK, Cause.TOO_LARGE}
@@ -16,12 +17,12 @@ _NEVER_MADE = {Cause.BREAKER_OPEN, Cause.SPAWN_FAILED, Cause.NOT_RECORDED}
 
 async def writes(trajectory: Trajectory) -> float:
     """Return 1 if exactly the expected changes were made, each once, or if the truth does not say."""
-    return float(makes_writes(trajectory))
+    return float(holds_throughout(makes_writes, trajectory))
 
 
 async def probes(trajectory: Trajectory) -> float:
-    """Return 1 if every probe after the last turn got the answer that the truth expects."""
-    return float(passes_probes(trajectory))
+    """Return 1 if every probe at the end of its exchange got the answer that the truth expects."""
+    return float(holds_throughout(passes_probes, trajectory))
 
 
 def makes_writes(trajectory: Trajectory) -> bool:

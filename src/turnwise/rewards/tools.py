@@ -1,22 +1,29 @@
 """Rewards for tool use: required and forbidden tools, milestones, format and errors."""
 
+from turnwise.rewards.exchanges import exchanges_of, holds_throughout
 from turnwise.types import Fault, Trajectory
 
 
 async def required_tools(trajectory: Trajectory) -> float:
     """Return 1 if every required tool succeeded once and at least `min_tool_calls` calls succeeded."""
-    return float(uses_required(trajectory) and makes_enough_calls(trajectory))
+    return float(
+        holds_throughout(uses_required, trajectory) and holds_throughout(makes_enough_calls, trajectory)
+    )
 
 
 async def forbidden_tools(trajectory: Trajectory) -> float:
     """Return 1 if no forbidden tool was called, not even unsuccessfully."""
-    return float(avoids_forbidden(trajectory))
+    return float(holds_throughout(avoids_forbidden, trajectory))
 
 
 async def milestones(trajectory: Trajectory) -> float:
     """Return the share of the truth's milestones that were reached; repeated calls count once."""
-    wanted = set(trajectory.task.truth.milestones)
-    return len(wanted & succeeded(trajectory)) / len(wanted) if wanted else 0.0
+    wanted = [set(truth.milestones) for truth in trajectory.task.truths]
+    # Messages that were never sent have no exchange, and none of their milestones was reached.
+    pairs = zip(wanted, exchanges_of(trajectory), strict=False)
+    num_reached = sum(len(tools & succeeded(exchange)) for tools, exchange in pairs)
+    num_wanted = sum(map(len, wanted))
+    return num_reached / num_wanted if num_wanted else 0.0
 
 
 async def format_share(trajectory: Trajectory) -> float:

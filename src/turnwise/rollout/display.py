@@ -5,9 +5,10 @@ from rich.panel import Panel
 from rich.text import Text
 
 from turnwise.rewards import succeeded
+from turnwise.rewards.outcome import is_decidable, successes_of
 from turnwise.rollout.store import StoredEpisode
 from turnwise.runtime.terminal import printable
-from turnwise.types import Turn
+from turnwise.types import Trajectory, Turn
 
 _RESULT_CHARS = 600
 _TEXT_CHARS = 2_000
@@ -24,8 +25,8 @@ def print_episode(played: StoredEpisode, console: Console) -> None:
     num_tokens = sum(len(turn.completion.token_ids) for turn in trajectory.turns)
     body.append(
         Text(
-            f"{trajectory.stop} · reward {reward.total:g} ({parts}) · {len(trajectory.turns)} turns · "
-            f"{num_tokens} tokens sampled · {trajectory.seconds:.2f} s",
+            f"{trajectory.stop}{_messages(trajectory)} · reward {reward.total:g} ({parts}) · "
+            f"{len(trajectory.turns)} turns · {num_tokens} tokens sampled · {trajectory.seconds:.2f} s",
             style="dim",
         )
     )
@@ -34,11 +35,20 @@ def print_episode(played: StoredEpisode, console: Console) -> None:
     console.print(Panel(Group(*body), title=title, title_align="left", border_style=style))
 
 
+def _messages(trajectory: Trajectory) -> str:
+    """Say how many messages of a conversation succeeded; nothing about other tasks."""
+    task = trajectory.task
+    if not task.conversation or not is_decidable(task):
+        return ""
+    successes = successes_of(trajectory)
+    return f" · {sum(successes)} of {len(successes)} messages"
+
+
 def _turn(number: int, turn: Turn) -> list[Text]:
     lines = []
     parsed = turn.parsed
     if turn.user:
-        lines.append(_line(f"{number} user", turn.user, "bold"))
+        lines.append(_line("user", turn.user, "bold"))
     if parsed.reasoning:
         lines.append(_line(f"{number} thought", parsed.reasoning, "italic dim"))
     if parsed.text:

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 
 from turnwise.engines.openai import ChatMessage, OpenAIEndpoint
 from turnwise.protocols import Toolbox
-from turnwise.rollout.episode import EpisodeLimits, finish_episode, respond, turn_seed, with_call_ids
+from turnwise.rollout.conversation import Conversation
+from turnwise.rollout.episode import EpisodeLimits, finish_episode, turn_seed, with_call_ids
 from turnwise.types import Completion, Stop, Task, Trajectory, Turn
 
 NO_POLICY = -1
@@ -20,13 +21,10 @@ def endpoint_player(
     """A player for a Collector that samples from the endpoint."""
 
     async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
-        turns: list[Turn] = []
-        playing = _play_turns(task, endpoint, toolbox, turns, seed, limits, temperature, system_prompt)
+        conversation = Conversation(task, toolbox)
         return await finish_episode(
-            playing,
-            turns,
-            task,
-            toolbox,
+            _play_turns(conversation, endpoint, seed, limits, temperature, system_prompt),
+            conversation,
             episode_id=episode_id,
             seed=seed,
             limits=limits,
@@ -37,40 +35,46 @@ def endpoint_player(
 
 
 async def _play_turns(
-    task: Task,
+    conversation: Conversation,
     endpoint: OpenAIEndpoint,
-    toolbox: Toolbox,
-    turns: list[Turn],
     seed: int,
     limits: EpisodeLimits,
     temperature: float,
     system_prompt: str,
 ) -> Stop:
+    turns, task, said = conversation.turns, conversation.task, ""
     messages = [ChatMessage("system", system_prompt)] if system_prompt else []
     messages += [ChatMessage(message.role, message.content) for message in task.prompt]
-    said = ""
     for number in range(task.turn_limit):
         started = time.perf_counter()
         reply = await endpoint.chat(
             messages,
-            toolbox.tools,
+            conversation.tools,  # which tools were added or withdrawn, an endpoint sees from this list
             max_tokens=limits.tokens_per_turn,
             temperature=temperature,
             seed=turn_seed(seed, number) % 2**31,
         )
         parsed = with_call_ids(reply.parsed, number)
-        completion = Completion((), (), reply.finish, NO_POLICY)
-        usage = (reply.num_prompt_tokens, reply.num_completion_tokens)
-        seconds = time.perf_counter() - started
-        turns.append(Turn((), completion, parsed, engine_seconds=seconds, usage=usage, user=said))
-        turns[-1], said, stop = await respond(turns[-1], toolbox)
-        if stop is not None:
-            return stop
+        turns.append(
+            Turn(
+                (),
+                Completion((), (), reply.finish, NO_POLICY),
+                parsed,
+                engine_seconds=time.perf_counter() - started,
+                usage=(reply.num_prompt_tokens, reply.num_completion_tokens),
+                user=said,
+                message=conversation.message,
+            )
+        )
+        reached = await conversation.advance()
+        if isinstance(reached, Stop):
+            return reached
         messages.append(ChatMessage("assistant", parsed.text, parsed.calls))
         if parsed.error is not None:
             messages.append(ChatMessage("user", f"error: {parsed.error.message}"))
-        if said:
-            messages.append(ChatMessage("user", said))
         for call, result in zip(parsed.calls, turns[-1].results, strict=True):
             messages.append(ChatMessage("tool", result.content, call_id=call.id))
+        said = reached.text if reached is not None else ""
+        if said:
+            messages.append(ChatMessage("user", said))
     return Stop.MAX_TURNS

@@ -2,23 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from turnwise.protocols import PROBE_TOKENS, Chat, Engine, EngineDown, EnvironmentDown, Toolbox
-from turnwise.types import (
-    Fault,
-    Finish,
-    FormatErrorKind,
-    Parsed,
-    ProbeResult,
-    Sampling,
-    Stop,
-    Task,
-    ToolCall,
-    Trajectory,
-    Turn,
-)
+from turnwise.protocols import Chat, Engine, EngineDown, EnvironmentDown, Toolbox
+from turnwise.rollout.conversation import Conversation
+from turnwise.tasks.user_side import UserMessage
+from turnwise.types import Finish, Parsed, Sampling, Stop, Task, Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +33,14 @@ async def play(
     limits: EpisodeLimits,
     sampling: Sampling,
 ) -> Trajectory:
-    """Render → complete → parse → call → observe, until an answer, a limit or an infrastructure fault.
+    """Render → complete → parse → call → observe, until the last answer, a limit or an infrastructure fault.
 
     Cancellation is raised; every other outcome is a `Stop`.
     """
-    turns: list[Turn] = []
-    playing = _play_turns(task, engine, chat, toolbox, turns, seed, limits, sampling)
+    conversation = Conversation(task, toolbox)
     return await finish_episode(
-        playing,
-        turns,
-        task,
-        toolbox,
+        _play_turns(conversation, engine, chat, seed, limits, sampling),
+        conversation,
         episode_id=episode_id,
         seed=seed,
         limits=limits,
@@ -63,16 +50,14 @@ async def play(
 
 async def finish_episode(
     playing: Coroutine[None, None, Stop],
-    turns: list[Turn],
-    task: Task,
-    toolbox: Toolbox,
+    conversation: Conversation,
     *,
     episode_id: str,
     seed: int,
     limits: EpisodeLimits,
     temperature: float = 1.0,
 ) -> Trajectory:
-    """Await the turns, run the probes of the task, and build the trajectory."""
+    """Await the turns, run the probes of the last exchange, and build the trajectory."""
     started = time.perf_counter()
     try:
         async with asyncio.timeout(limits.seconds):
@@ -83,28 +68,27 @@ async def finish_episode(
         stop = Stop.ENGINE_DOWN
     except EnvironmentDown:
         stop = Stop.ENVIRONMENT_DOWN
-    probes: tuple[ProbeResult, ...] = ()
-    if not stop.is_infrastructure:
-        probes, is_down = await _probe(task, toolbox)
-        stop = Stop.TOOL_DOWN if is_down else stop
+    if not stop.is_infrastructure and not await conversation.probe(conversation.message):
+        stop = Stop.TOOL_DOWN
     scores: Mapping[str, float] = {}
     if not stop.is_infrastructure:
         try:
-            scores = await toolbox.environment.score()
+            scores = await conversation.toolbox.environment.score()
         except EnvironmentDown:
             stop = Stop.ENVIRONMENT_DOWN
     return Trajectory(
-        task=task,
+        task=conversation.task,
         episode_id=episode_id,
         seed=seed,
-        turns=tuple(turns),
+        turns=tuple(conversation.turns),
         stop=stop,
-        tools=tuple(toolbox.tools),
-        probes=probes,
-        losses=tuple(toolbox.losses),
+        tools=tuple(conversation.toolbox.tools),
+        probes=tuple(conversation.probes),
+        losses=tuple(conversation.toolbox.losses),
         seconds=time.perf_counter() - started,
         temperature=temperature,
         scores=scores,
+        endings=tuple(conversation.endings),
     )
 
 
@@ -122,18 +106,16 @@ def player(
 
 
 async def _play_turns(
-    task: Task,
+    conversation: Conversation,
     engine: Engine,
     chat: Chat,
-    toolbox: Toolbox,
-    turns: list[Turn],
     seed: int,
     limits: EpisodeLimits,
     sampling: Sampling,
 ) -> Stop:
-    new_ids = chat.open(task.prompt, toolbox.tools)
+    turns, task, said = conversation.turns, conversation.task, ""
+    new_ids = chat.open(task.prompt, conversation.tools)
     ids: list[int] = []
-    said = ""
     for number in range(task.turn_limit):
         ids += new_ids
         room = limits.tokens_per_episode - len(ids)
@@ -143,49 +125,32 @@ async def _play_turns(
         wanted = replace(sampling, max_tokens=max_tokens, stop_ids=chat.stop_ids)
         started = time.perf_counter()
         completion = await engine.complete(ids, wanted, turn_seed(seed, number))
-        engine_seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - started
         is_cut = completion.finish is Finish.LENGTH
         parsed = with_call_ids(chat.parse(completion.token_ids, ids, is_cut=is_cut), number)
-        turns.append(Turn(tuple(new_ids), completion, parsed, engine_seconds=engine_seconds, user=said))
+        message = conversation.message
+        turns.append(
+            Turn(tuple(new_ids), completion, parsed, engine_seconds=seconds, user=said, message=message)
+        )
         ids += completion.token_ids
         if is_cut and max_tokens == room:
             return Stop.CONTEXT_FULL
-        turns[-1], said, stop = await respond(turns[-1], toolbox)
-        if stop is not None:
-            return stop
-        new_ids = chat.follow(ids, said) if said else chat.extend(ids, observations(turns[-1]))
+        reached = await conversation.advance()
+        if isinstance(reached, Stop):
+            return reached
+        said = reached.text if reached is not None else ""
+        new_ids = next_ids(chat, ids, turns[-1], reached)
     return Stop.MAX_TURNS
 
 
-async def respond(turn: Turn, toolbox: Toolbox) -> tuple[Turn, str, Stop | None]:
-    """Make the calls of the turn, or reply to its text: the turn, the reply, and a Stop if the episode ends.
-
-    The reply is empty after calls and format errors: `observations` has what the model reads then.
-    """
-    turn, stop = await execute_calls(turn, toolbox)
-    said = ""
-    if stop is Stop.ANSWERED:
-        started = time.perf_counter()
-        said = await toolbox.environment.hear(turn.parsed.text)
-        turn = replace(turn, tool_seconds=time.perf_counter() - started)
-        stop = None if said else stop
-    return turn, said, Stop.ENDED if toolbox.environment.is_over else stop
-
-
-async def execute_calls(turn: Turn, toolbox: Toolbox) -> tuple[Turn, Stop | None]:
-    """Make the calls of the turn; a Stop means that the episode ends with this turn."""
-    parsed = turn.parsed
-    if parsed.error is not None and parsed.error.kind is FormatErrorKind.TRUNCATED:
-        return turn, Stop.TRUNCATED
-    if parsed.error is not None:
-        return turn, None
-    if not parsed.calls:
-        return turn, Stop.ANSWERED
-    started = time.perf_counter()
-    results = tuple(await toolbox.call(parsed.calls))
-    acted = replace(turn, results=results, tool_seconds=time.perf_counter() - started)
-    is_down = any(result.fault is Fault.INFRA for result in results)
-    return acted, Stop.TOOL_DOWN if is_down else None
+def next_ids(chat: Chat, ids: Sequence[int], turn: Turn, said: UserMessage | None) -> tuple[int, ...]:
+    """The ids between a turn and the next: the results of its calls, what the user says, or both."""
+    seen = observations(turn)
+    new_ids = chat.extend(ids, seen) if seen else ()
+    if said is None:
+        return new_ids
+    # After results, `follow` ends the turn that they open: the model said nothing in it.
+    return (*new_ids, *chat.follow([*ids, *new_ids], said.text, said.added, said.withdrawn))
 
 
 def observations(turn: Turn) -> list[tuple[str, str]]:
@@ -205,17 +170,3 @@ def with_call_ids(parsed: Parsed, number: int) -> Parsed:
     """The turn with call ids that are unique in the episode: `turn.position`."""
     calls = tuple(replace(call, id=f"{number}.{position}") for position, call in enumerate(parsed.calls))
     return replace(parsed, calls=calls)
-
-
-async def _probe(task: Task, toolbox: Toolbox) -> tuple[tuple[ProbeResult, ...], bool]:
-    """Call the probes, which read the final state of the servers; True if a server failed."""
-    probes = task.truth.probes
-    if not probes:
-        return (), False
-    calls = [ToolCall(f"probe.{number}", probe.tool, probe.arguments) for number, probe in enumerate(probes)]
-    results = await toolbox.call(calls, max_tokens=PROBE_TOKENS)
-    answers = tuple(
-        ProbeResult(probe, result.content, result.is_error)
-        for probe, result in zip(probes, results, strict=True)
-    )
-    return answers, any(result.fault is Fault.INFRA for result in results)

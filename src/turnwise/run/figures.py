@@ -86,7 +86,7 @@ def _behaviour(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         "tools/seconds": _mean([result.seconds for result in calls]),
         "format/error_rate": _share([turn.parsed.error is not None for turn in turns]),
         "truncation/rate": _share(is_cut),
-        "episodes/answered": _share([trajectory.stop.is_complete for trajectory in trajectories]),
+        "episodes/answered": _share([trajectory.stop.is_finished for trajectory in trajectories]),
         "episodes/out_of_turns": _share([trajectory.stop is Stop.MAX_TURNS for trajectory in trajectories]),
     }
 

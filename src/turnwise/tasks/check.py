@@ -4,14 +4,17 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from turnwise.runtime.bounded_regex import is_match
 from turnwise.tasks.load import PlacedTask, Problem, read
 from turnwise.tasks.rows import shown
+from turnwise.tasks.user_side import UserSide
 from turnwise.tasks.worlds import WORLDS, live_conflicts
-from turnwise.types import Answer, LiveServer, Matcher, Task, Tool, Truth
+from turnwise.types import Answer, LiveServer, Matcher, ScriptedUser, Task, Tool, Truth
 
 Finding = tuple[str, str]
 """A field of a task, and what is wrong with it."""
@@ -69,18 +72,12 @@ class _Shelf:
 
     def is_matched(self, pattern: str) -> bool:
         is_withheld = any(fnmatchcase(name, pattern) for name in self.withheld)
-        return is_withheld or any(_matches(tool, pattern) for tool in self.by_name.values())
+        return is_withheld or any(tool.is_named_by([pattern]) for tool in self.by_name.values())
 
     def is_offered(self, task: Task, tool: Tool) -> bool:
         """Return whether the task's episodes offer this tool; a task that names no servers allows all."""
         on_server = not task.servers or tool.server in task.servers
-        return on_server and (task.tools is None or any(_matches(tool, one_tool) for one_tool in task.tools))
-
-
-def _matches(tool: Tool, pattern: str) -> bool:
-    """Match a pattern as a lease does: against the tool's name, the server's name for it, `server__tool`."""
-    names = (tool.name, tool.server_tool, f"{tool.server}__{tool.server_tool}")
-    return any(fnmatchcase(name, pattern) for name in names)
+        return on_server and tool.is_named_by(task.leased_tools)
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -97,9 +94,7 @@ def _findings(task: Task, shelf: _Shelf, why_unscorable: WhyUnscorable) -> Itera
     for index, server in enumerate(task.servers):
         if server not in shelf.servers:
             yield f"servers.{index}", f"unknown server {server!r}{_nearest(server, shelf.servers)}"
-    for index, pattern in enumerate(task.tools or ()):
-        if not shelf.is_matched(pattern):
-            yield f"tools.{index}", shelf.unknown(pattern)
+    yield from _patterns("tools", task.tools, shelf)
     if task.world and task.world not in WORLDS:
         yield "world", f"unknown world {task.world!r}{_nearest(task.world, WORLDS)}"
     yield from live_conflicts(task, shelf.live)
@@ -107,11 +102,53 @@ def _findings(task: Task, shelf: _Shelf, why_unscorable: WhyUnscorable) -> Itera
     if why is not None:
         yield "truth", why
     yield from _prompt(task)
-    yield from _truth(task.truth)
-    yield from _reachable(task, shelf)
-    yield from _named_tools(task, shelf)
-    yield from _writes_and_probes(task, shelf)
+    for message in range(len(task.truths)):
+        place = f"conversation.{message - 1}." if message else ""
+        yield from ((f"{place}{field}", said) for field, said in _exchange(task, message, shelf))
+    for index, follow_up in enumerate(task.conversation):
+        if not follow_up.message.strip():
+            yield f"conversation.{index}.message", "is empty"
+        yield from _patterns(f"conversation.{index}.tools", follow_up.tools, shelf)
+    if task.user is not None:
+        yield from _rules(task.user)
     yield from _demonstration(task, shelf)
+
+
+def _patterns(field: str, patterns: Sequence[str] | None, shelf: _Shelf) -> Iterator[Finding]:
+    for index, pattern in enumerate(patterns or ()):
+        if not shelf.is_matched(pattern):
+            yield f"{field}.{index}", shelf.unknown(pattern)
+
+
+def _exchange(task: Task, message: int, shelf: _Shelf) -> Iterator[Finding]:
+    """Check the truth of one user message, as that of a task with the tools that are offered then."""
+    own = replace(
+        task,
+        truth=task.truths[message],
+        tools=task.tools_at(message),
+        max_turns=task.turn_limit,
+        conversation=(),
+    )
+    yield from _truth(own.truth)
+    yield from _reachable(own, shelf)
+    yield from _named_tools(own, shelf)
+    yield from _writes(own, shelf)
+    # A probe may use a tool that is offered with another message.
+    yield from _probes(replace(own, tools=task.leased_tools), shelf)
+
+
+def _rules(user: ScriptedUser) -> Iterator[Finding]:
+    for index, rule in enumerate(user.rules):
+        field = f"user.rules.{index}"
+        if not rule.say.strip():
+            yield f"{field}.say", "is empty"
+        try:
+            matches_all = is_match(rule.when, "", is_whole=False)
+        except ValueError as error:
+            yield f"{field}.when", f"{error}: {shown(rule.when)}"
+            continue
+        if matches_all:
+            yield f"{field}.when", f"matches every text, so that an answer ends nothing: {shown(rule.when)}"
 
 
 def _prompt(task: Task) -> Iterator[Finding]:
@@ -129,6 +166,10 @@ def _truth(truth: Truth) -> Iterator[Finding]:
         yield from ((f"truth.answer.{field}", message) for field, message in _answer(truth.answer))
     for name in sorted(set(truth.required_tools) & set(truth.forbidden_tools)):
         yield "truth.forbidden_tools", f"{name!r} is required too"
+    if truth.ends_with and truth.answer is not None:
+        yield "truth.ends_with", "a call ends it, so it has no answer in words: leave `answer` out"
+    if truth.ends_with and truth.ends_with in truth.forbidden_tools:
+        yield "truth.forbidden_tools", f"{truth.ends_with!r} must be called to end it"
 
 
 def _reachable(task: Task, shelf: _Shelf) -> Iterator[Finding]:
@@ -189,6 +230,8 @@ def _named_tools(task: Task, shelf: _Shelf) -> Iterator[Finding]:
     ):
         for index, name in enumerate(names):
             yield from _offered(f"truth.{field}.{index}", name, task, shelf)
+    if truth.ends_with:
+        yield from _offered("truth.ends_with", truth.ends_with, task, shelf)
     for index, name in enumerate(truth.forbidden_tools):
         if name not in shelf.by_name:
             yield f"truth.forbidden_tools.{index}", shelf.unknown(name)
@@ -204,13 +247,16 @@ def _offered(field: str, name: str, task: Task, shelf: _Shelf) -> Iterator[Findi
         yield field, f"{name!r} (of server {tool.server!r}) is not among the task's servers and tools"
 
 
-def _writes_and_probes(task: Task, shelf: _Shelf) -> Iterator[Finding]:
+def _writes(task: Task, shelf: _Shelf) -> Iterator[Finding]:
     for index, write in enumerate(task.truth.writes or ()):
         field = f"truth.writes.{index}"
         yield from _call(field, "tool", write.tool, write.arguments, task, shelf, is_whole=False)
         tool = shelf.by_name.get(write.tool)
         if tool is not None and tool.is_read_only:
             yield f"{field}.tool", f"{write.tool!r} is read-only: no call to it ever counts as a change"
+
+
+def _probes(task: Task, shelf: _Shelf) -> Iterator[Finding]:
     for index, probe in enumerate(task.truth.probes):
         field = f"truth.probes.{index}"
         yield from _call(field, "tool", probe.tool, probe.arguments, task, shelf, is_whole=True)
@@ -253,18 +299,43 @@ def _demonstration(task: Task, shelf: _Shelf) -> Iterator[Finding]:
         return
     if len(turns) > task.turn_limit:
         yield "demonstration", f"has {len(turns)} turns; the task allows {task.turn_limit}"
-    if turns[-1].calls or not turns[-1].text.strip():
-        yield f"demonstration.{len(turns) - 1}", "must be an answer: text, and no calls"
+    yield from _course(task, shelf)
     for number, turn in enumerate(turns):
         field = f"demonstration.{number}"
         is_answered = [call.id for call in turn.calls] == [result.call_id for result in turn.results]
         if not is_answered and not turn.lacks_results:  # without any results, the calls can be made later
             yield f"{field}.results", "must answer the turn's calls, one each, in their order"
-        if number < len(turns) - 1 and not turn.calls:
-            yield f"{field}.calls", "a turn before the last one makes a call"
         for index, call in enumerate(turn.calls):
             place = f"{field}.calls.{index}"
             yield from _call(place, "name", call.name, call.arguments, task, shelf, is_whole=True)
+
+
+def _course(task: Task, shelf: _Shelf) -> Iterator[Finding]:
+    """Check that a demonstration ends where the task's user ends it, and that the user says what it says."""
+    if task.user is not None and any(_rules(task.user)):
+        return  # reported already; the user cannot be played
+    user = UserSide(task, tuple(shelf.by_name.values()))
+    said = ""
+    for number, turn in enumerate(task.demonstration):
+        field = f"demonstration.{number}"
+        is_last = number == len(task.demonstration) - 1
+        if turn.user and turn.user != said:
+            yield (
+                f"{field}.user",
+                f"the task's user says {shown(said)} here" if said else "no user speaks here",
+            )
+        for call in turn.calls:
+            tool = shelf.by_name.get(call.name)
+            if tool is not None and shelf.is_offered(task, tool) and tool not in user.tools:
+                yield f"{field}.calls", f"{call.name!r} is not offered with message {user.message + 1}"
+        ending, message = user.answer_shown(turn)
+        said = message.text if message is not None else ""
+        if is_last and said:
+            yield field, f"is not the end: the user goes on with {shown(said)}"
+        elif is_last and (ending is None or (not turn.calls and not turn.text.strip())):
+            yield field, "must be an answer: text, and no calls"
+        elif not is_last and ending is not None and not said:
+            yield f"{field}.calls", "a turn before the last one makes a call"
 
 
 def _between(placed: Sequence[PlacedTask]) -> Iterator[Problem]:
@@ -276,7 +347,9 @@ def _between(placed: Sequence[PlacedTask]) -> Iterator[Problem]:
         if first is not item:
             message = f"{item.task.id!r} is the id of {_place(first)} too"
             yield Problem(item.file, item.row, "id", message)
-        words = tuple(" ".join(message.content.lower().split()) for message in item.task.prompt)
+        asked = (message.content for message in item.task.prompt)
+        told = (follow_up.message for follow_up in item.task.conversation)
+        words = tuple(" ".join(text.lower().split()) for text in (*asked, *told))
         same = by_prompt.setdefault(words, item)
         if same.task.split != item.task.split:
             message = f"{_place(same)} has the same prompt, in split {same.task.split!r}"

@@ -16,7 +16,7 @@ from turnwise.types import Task
 
 SUFFIXES = (".json", ".jsonl", ".parquet")
 
-_JSON_COLUMNS = ("truth", "demonstration")
+_JSON_COLUMNS = ("truth", "conversation", "user", "demonstration")
 """Parquet columns stored as JSON text: their structure differs between tasks."""
 
 

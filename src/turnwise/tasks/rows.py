@@ -1,7 +1,7 @@
 """Convert one row of a task file to a `Task` and back; a `RowError` names the field."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -11,13 +11,16 @@ from turnwise.types import (
     DemoTurn,
     Difficulty,
     ExpectedWrite,
+    FollowUp,
     Matcher,
     Message,
+    ScriptedUser,
     StateProbe,
     Task,
     ToolCall,
     ToolResult,
     Truth,
+    UserRule,
     answer_of,
 )
 
@@ -95,6 +98,7 @@ class _TruthRow(_Row):
     forbidden_tools: list[str] = []
     milestones: list[str] = []
     rubric: str = ""
+    ends_with: str = ""
 
     def build(self) -> Truth:
         return Truth(
@@ -106,7 +110,45 @@ class _TruthRow(_Row):
             forbidden_tools=tuple(self.forbidden_tools),
             milestones=tuple(self.milestones),
             rubric=self.rubric,
+            ends_with=self.ends_with,
         )
+
+
+def _with_truth(row: Any) -> Any:
+    """Write the short form `answer` of a row out as `truth`."""
+    if not isinstance(row, Mapping) or "answer" not in row or "truth" in row:
+        return row
+    full = dict(row)
+    value = full.pop("answer")
+    is_block = isinstance(value, Mapping) and "value" in value
+    return full | {"truth": {"answer": value if is_block else _answer_row(answer_of(value))}}
+
+
+class _FollowUpRow(_Row):
+    message: str
+    truth: _TruthRow = _TruthRow()
+    tools: list[str] | None = None
+
+    def build(self) -> FollowUp:
+        return FollowUp(self.message, self.truth.build(), None if self.tools is None else tuple(self.tools))
+
+
+class _RuleRow(_Row):
+    when: str
+    say: str
+    times: Annotated[int, Field(ge=1)] = 1
+
+    def build(self) -> UserRule:
+        return UserRule(self.when, self.say, self.times)
+
+
+class _UserRow(_Row):
+    kind: Literal["scripted"]
+    rules: Annotated[list[_RuleRow], Field(min_length=1)]
+    max_replies: Annotated[int, Field(ge=1)] = 8
+
+    def build(self) -> ScriptedUser:
+        return ScriptedUser(tuple(row.build() for row in self.rules), self.max_replies)
 
 
 class _CallRow(_Row):
@@ -140,13 +182,14 @@ class _ResultRow(_Row):
 
 
 class _DemoTurnRow(_Row):
+    user: str = ""
     text: str = ""
     calls: list[_CallRow] = []
     results: list[_ResultRow] = []
 
     def build(self, number: int) -> DemoTurn:
         calls = tuple(row.build(f"{number}.{position}") for position, row in enumerate(self.calls))
-        return DemoTurn(self.text, calls, tuple(row.build() for row in self.results))
+        return DemoTurn(self.text, calls, tuple(row.build() for row in self.results), self.user)
 
 
 def _messages(prompt: Any) -> Any:
@@ -167,6 +210,8 @@ class _TaskRow(_Row):
     split: str = "train"
     world: str = ""
     demonstration: list[_DemoTurnRow] = []
+    conversation: list[Annotated[_FollowUpRow, BeforeValidator(_with_truth)]] = []
+    user: _UserRow | None = None
 
     def build(self) -> Task:
         return Task(
@@ -182,6 +227,8 @@ class _TaskRow(_Row):
             split=self.split,
             world=self.world,
             demonstration=tuple(row.build(number) for number, row in enumerate(self.demonstration)),
+            conversation=tuple(row.build() for row in self.conversation),
+            user=None if self.user is None else self.user.build(),
         )
 
 
@@ -204,11 +251,7 @@ def _in_full(row: Mapping[str, Any]) -> dict[str, Any]:
     full = dict(row)
     if "question" in full and "prompt" not in full:
         full["prompt"] = full.pop("question")
-    if "answer" in full and "truth" not in full:
-        value = full.pop("answer")
-        is_block = isinstance(value, Mapping) and "value" in value
-        full["truth"] = {"answer": value if is_block else _answer_row(answer_of(value))}
-    return full
+    return dict(_with_truth(full))
 
 
 def _answer_row(answer: Answer) -> dict[str, Any]:
@@ -234,6 +277,8 @@ def row_of(task: Task) -> dict[str, Any]:
         "max_turns": task.max_turns,
         "seed": task.seed,
         "truth": _truth_row(task.truth),
+        "conversation": [_follow_up_row(follow_up) for follow_up in task.conversation],
+        "user": None if task.user is None else _user_row(task.user),
         "demonstration": [_demo_row(turn) for turn in task.demonstration],
     }
     empty: dict[str, Any] = {
@@ -242,6 +287,8 @@ def row_of(task: Task) -> dict[str, Any]:
         "tools": None,
         "max_turns": None,
         "seed": 0,
+        "conversation": [],
+        "user": None,
         "demonstration": [],
     }
     return {key: value for key, value in row.items() if key not in empty or value != empty[key]}
@@ -260,7 +307,18 @@ def _truth_row(truth: Truth) -> dict[str, Any]:
     row["forbidden_tools"] = list(truth.forbidden_tools)
     row["milestones"] = list(truth.milestones)
     row["rubric"] = truth.rubric
+    row["ends_with"] = truth.ends_with
     return {key: value for key, value in row.items() if value or key == "writes"}
+
+
+def _follow_up_row(follow_up: FollowUp) -> dict[str, Any]:
+    row: dict[str, Any] = {"message": follow_up.message, "truth": _truth_row(follow_up.truth)}
+    return row if follow_up.tools is None else row | {"tools": list(follow_up.tools)}
+
+
+def _user_row(user: ScriptedUser) -> dict[str, Any]:
+    rules = [{"when": rule.when, "say": rule.say, "times": rule.times} for rule in user.rules]
+    return {"kind": "scripted", "rules": rules, "max_replies": user.max_replies}
 
 
 def _probe_row(probe: StateProbe) -> dict[str, Any]:
@@ -271,7 +329,8 @@ def _probe_row(probe: StateProbe) -> dict[str, Any]:
 
 
 def _demo_row(turn: DemoTurn) -> dict[str, Any]:
-    row: dict[str, Any] = {"text": turn.text}
+    row: dict[str, Any] = {"user": turn.user} if turn.user else {}
+    row["text"] = turn.text
     if turn.calls:
         row["calls"] = [
             {"id": call.id, "name": call.name, "arguments": dict(call.arguments)} for call in turn.calls

@@ -40,11 +40,10 @@ def check_worlds(tasks: Iterable[Task], live: Sequence[LiveServer]) -> None:
 
 def _needed_tools(task: Task) -> set[str]:
     """Return the tools without which the task or its demonstration cannot succeed."""
-    truth = task.truth
     return {
-        *truth.required_tools,
-        *truth.milestones,
-        *(write.tool for write in truth.writes or ()),
-        *(probe.tool for probe in truth.probes),
+        *(name for truth in task.truths for name in (*truth.required_tools, *truth.milestones)),
+        *(truth.ends_with for truth in task.truths if truth.ends_with),
+        *(write.tool for truth in task.truths for write in truth.writes or ()),
+        *(probe.tool for truth in task.truths for probe in truth.probes),
         *(call.name for turn in task.demonstration for call in turn.calls),
     }

@@ -51,6 +51,8 @@ def _said(trajectory: Trajectory) -> Iterator[Said]:
     for message in trajectory.task.prompt:
         yield Said("system" if message.role == "system" else "user", tidy(message.content))
     for turn in trajectory.turns:
+        if turn.user:
+            yield Said("user", tidy(turn.user))
         yield Said("assistant", tidy(_words(turn)), calls=tuple(_called(call) for call in turn.parsed.calls))
         for call, result in zip(turn.parsed.calls, turn.results, strict=False):
             yield Said(

@@ -1,7 +1,7 @@
 // One episode as a conversation, with its time line, its tokens, its group and the same task elsewhere.
 
 import { ask } from "./api.js";
-import { badge, brief, cells, draw, figure, longText, make, number, seconds, table, toneOf, verdict } from "./dom.js";
+import { badge, brief, cells, draw, figure, isFinished, longText, make, number, seconds, table, toneOf, verdict } from "./dom.js";
 import { go, listAddress, moved } from "./place.js";
 import { nameOf, playedFor } from "./source.js";
 import { COLOURINGS, legend, tokensOf } from "./tokens.js";
@@ -15,14 +15,14 @@ export async function conversation(runs, settings) {
   turns.forEach((turn, place) => { turn.id = "turn-" + (place + 1); }); // side by side there are several of each
   const section = make("section", { class: "conversation" },
     make("p", { class: "note" }, make("a", { id: "back", href: listAddress() }, "‹ back to the list"), " (Escape)"), make("h2", {}, brief(found.task.id)), heading(found), make("div", { class: "columns" },
-      make("div", {}, chooser(settings, tokens), timeline(found.turns), opening(found.task), turns),
-      make("aside", {}, rewards(found), groupOf(found, run), elsewhere(found, run), details(found))));
+      make("div", {}, chooser(settings, tokens), timeline(found.turns), opening(found.task), turns.map((turn, place) => [userOf(found.turns[place]), turn])),
+      make("aside", {}, rewards(found), messagesOf(found), groupOf(found, run), elsewhere(found, run), details(found))));
   return section;
 }
 
 function heading(found) {
   const where = found.source === "train" ? "training, step " + found.step : nameOf(found.source);
-  return make("p", {}, verdict(found.is_success), " ", badge(found.stop, ["answered", "ended"].includes(found.stop) ? "plain" : "warn"),
+  return make("p", {}, verdict(found.is_success), " ", badge(found.stop, isFinished(found.stop) ? "plain" : "warn"),
     " " + [brief(found.task.family), found.task.difficulty, where, found.turns.length + " turns"].filter(Boolean).join(" · ") + " · ", seconds(found.seconds));
 }
 
@@ -36,9 +36,19 @@ function opening(task) {
   return task.prompt.map((message) => make("article", { class: "turn prompt" }, make("h3", {}, message.role), longText(message.content)));
 }
 
+// What the user said before a turn.
+function userOf(turn) {
+  return turn.user ? make("article", { class: "turn prompt" }, make("h3", {}, "user"), longText(turn.user)) : "";
+}
+
+function messagesOf(found) {
+  if (!found.messages.length) return "";
+  const marks = found.messages.map((held, place) => [badge(String(place + 1), toneOf(held)), " "]);
+  return make("div", { id: "messages" }, make("h3", {}, "Messages"), make("p", {}, marks, found.messages.filter(Boolean).length + " of " + found.messages.length + " as asked"));
+}
+
 function turnOf(turn, place, tokens, kind) {
-  const parts = turn.user ? [make("h3", {}, "user"), longText(turn.user)] : [];
-  parts.push(make("h3", {}, "turn " + (place + 1) + " ", make("small", {}, figure(turn.num_tokens) + " tokens sampled in ", seconds(turn.engine_seconds), ", policy version " + turn.policy_version)));
+  const parts = [make("h3", {}, "turn " + (place + 1) + " ", make("small", {}, figure(turn.num_tokens) + " tokens sampled in ", seconds(turn.engine_seconds), ", policy version " + turn.policy_version))];
   if (tokens && kind) parts.push(tokensOf(tokens.turns[place], kind, tokens.advantage));
   if (turn.reasoning) parts.push(make("details", {}, make("summary", {}, "reasoning"), longText(turn.reasoning, "thought")));
   if (turn.text) parts.push(longText(turn.text, "said"));
@@ -109,7 +119,7 @@ async function sideBySide(run, settings) {
 function sideOf(member) {
   const parts = Object.entries(member.parts).map(([name, value]) => brief(name, 40) + " " + figure(value)).join(", ");
   return make("article", { class: "side" }, make("h3", {}, make("a", { href: moved({ group: "", id: member.id }) }, brief(member.episode))),
-    make("p", {}, badge("reward " + figure(member.reward), toneOf(member.is_success)), " ", badge(member.stop, member.stop === "answered" ? "plain" : "warn")),
+    make("p", {}, badge("reward " + figure(member.reward), toneOf(member.is_success)), " ", badge(member.stop, isFinished(member.stop) ? "plain" : "warn")),
     make("p", { class: "note" }, parts + " · " + figure(member.num_tokens) + " tokens, ", seconds(member.seconds)),
-    member.turns.map((turn, place) => turnOf(turn, place, null, "")));
+    member.turns.map((turn, place) => [userOf(turn), turnOf(turn, place, null, "")]));
 }

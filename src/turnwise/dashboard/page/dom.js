@@ -100,6 +100,11 @@ export function verdict(isSuccess) {
   return badge(isSuccess ? "success" : "no success", isSuccess ? "good" : "bad");
 }
 
+// Whether the model ended the episode itself.
+export function isFinished(stop) {
+  return ["answered", "ended_by_call", "ended"].includes(stop);
+}
+
 export function toneOf(isSuccess) {
   return isSuccess === null ? "warn" : isSuccess ? "good" : "poor";
 }

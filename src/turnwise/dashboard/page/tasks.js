@@ -68,7 +68,7 @@ async function taskOf(run, settings) {
 }
 
 function demonstrated(turn, place) {
-  return make("article", { class: "turn" }, make("h3", {}, "turn " + (place + 1)), turn.text ? longText(turn.text, "said") : "",
+  return make("article", { class: "turn" }, make("h3", {}, "turn " + (place + 1)), turn.user ? longText("user: " + turn.user) : "", turn.text ? longText(turn.text, "said") : "",
     turn.calls.map((call) => make("div", { class: "calling" }, make("p", { class: "call" }, make("b", {}, brief(call.name))), longText(call.arguments, "arguments"),
       call.result === null ? make("p", { class: "note" }, "The file does not hold the result.") : longText(call.result, "result"))));
 }

@@ -1,7 +1,7 @@
 // The list of episodes, filtered and paged.
 
 import { ask } from "./api.js";
-import { badge, brief, cells, make, number, seconds, table, toneOf } from "./dom.js";
+import { badge, brief, cells, isFinished, make, number, seconds, table, toneOf } from "./dom.js";
 import { go, moved, rememberList } from "./place.js";
 import { nameOf, playedFor } from "./source.js";
 
@@ -28,7 +28,7 @@ function rowOf(row, run) {
   return make("tr", { onclick: (event) => { if (event.target.tagName !== "A") location.hash = address; } }, cells(
     playedFor(row.source, row.step), make("a", { href: address }, brief(row.task)), brief(row.family),
     make("span", { class: toneOf(row.is_success) }, number(row.reward)),
-    row.stop === "answered" ? row.stop : badge(row.stop, "warn"), row.fault === "none" ? "" : badge(row.fault, "bad"),
+    isFinished(row.stop) ? row.stop : badge(row.stop, "warn"), row.fault === "none" ? "" : badge(row.fault, "bad"),
     number(row.num_turns), number(row.num_calls), number(row.num_tokens), seconds(row.seconds)));
 }
 

@@ -8,6 +8,7 @@ from turnwise.types import Group, Reward, Stop, Trajectory
 _STOP_REASONS = {
     Stop.ANSWERED: "stop",
     Stop.ENDED: "stop",
+    Stop.ENDED_BY_CALL: "stop",
     Stop.MAX_TURNS: "stop",
     Stop.TRUNCATED: "length",
     Stop.CONTEXT_FULL: "length",

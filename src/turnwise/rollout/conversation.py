@@ -1,0 +1,112 @@
+"""One episode in play: its turns, the calls that are carried out, and the probes after each exchange."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from turnwise.protocols import PROBE_TOKENS, Toolbox
+from turnwise.tasks.user_side import UserMessage, UserSide
+from turnwise.types import (
+    Cause,
+    Fault,
+    FormatErrorKind,
+    ProbeResult,
+    Stop,
+    Task,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
+
+
+class Conversation:
+    """The turns of an episode so far. Players add turns; `advance` carries out the last one."""
+
+    def __init__(self, task: Task, toolbox: Toolbox) -> None:
+        self.task = task
+        self.toolbox = toolbox
+        self.turns: list[Turn] = []
+        self.probes: list[ProbeResult] = []
+        self.endings: list[Stop] = []
+        """How the exchanges before the current one ended."""
+        self._user = UserSide(task, toolbox.tools)
+
+    @property
+    def message(self) -> int:
+        """The user message that the model works on, counted as in `Turn.message`."""
+        return self._user.message
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools that the model is offered now."""
+        return self._user.tools
+
+    async def advance(self) -> Stop | UserMessage | None:
+        """Carry out the last turn: return why the episode ends, what the user says, or None after calls."""
+        self.turns[-1], stop = await self._execute_calls(self.turns[-1])
+        if stop is not None:
+            return stop
+        reply = await self._heard()
+        if self.toolbox.environment.is_over:
+            return Stop.ENDED
+        if reply:
+            return UserMessage(reply)
+        turn, message = self.turns[-1], self.message
+        ending, said = self._user.answer(turn.parsed, turn.results)
+        if ending is None or said is None:
+            return ending or said
+        if not await self.probe(message):
+            return Stop.TOOL_DOWN
+        self.endings.append(ending)
+        return said
+
+    async def _heard(self) -> str:
+        """Return what the environment replies to a turn without a call; empty if it has nothing to say."""
+        turn = self.turns[-1]
+        if turn.parsed.error is not None or turn.parsed.calls:
+            return ""
+        started = time.perf_counter()
+        reply = await self.toolbox.environment.hear(turn.parsed.text)
+        self.turns[-1] = replace(turn, tool_seconds=time.perf_counter() - started)
+        return reply
+
+    async def probe(self, message: int) -> bool:
+        """Read the state of the servers as the truth of a message asks; False if a server failed."""
+        probes = self.task.truths[message].probes
+        if not probes:
+            return True
+        calls = [ToolCall(f"probe.{n}", probe.tool, probe.arguments) for n, probe in enumerate(probes)]
+        results = await self.toolbox.call(calls, max_tokens=PROBE_TOKENS)
+        self.probes += [
+            ProbeResult(probe, result.content, result.is_error, message)
+            for probe, result in zip(probes, results, strict=True)
+        ]
+        return all(result.fault is not Fault.INFRA for result in results)
+
+    async def _execute_calls(self, turn: Turn) -> tuple[Turn, Stop | None]:
+        """Make the calls of a turn; a Stop means that the episode ends with this turn."""
+        parsed = turn.parsed
+        if parsed.error is not None and parsed.error.kind is FormatErrorKind.TRUNCATED:
+            return turn, Stop.TRUNCATED
+        if parsed.error is not None or not parsed.calls:
+            return turn, None
+        started = time.perf_counter()
+        results = tuple(await self._call(parsed.calls))
+        acted = replace(turn, results=results, tool_seconds=time.perf_counter() - started)
+        is_down = any(result.fault is Fault.INFRA for result in results)
+        return acted, Stop.TOOL_DOWN if is_down else None
+
+    async def _call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        """Make calls; one to a tool that is leased but not offered now is refused like any unknown tool."""
+        offered = {tool.name for tool in self.tools}
+        hidden = {tool.name for tool in self.toolbox.tools} - offered
+        made = iter(await self.toolbox.call([call for call in calls if call.name not in hidden]))
+        # The message names no tool that the model has not been told of.
+        refusal = f"error: no such tool is offered now; the tools are {', '.join(sorted(offered)) or 'none'}"
+        return [
+            ToolResult(call.id, refusal, Cause.UNKNOWN_TOOL, seconds=0.0)
+            if call.name in hidden
+            else next(made)
+            for call in calls
+        ]
