@@ -292,3 +292,11 @@ def test_an_answer_that_reports_a_failure_is_an_error(text: str) -> None:
 )
 def test_an_honest_document_that_mentions_errors_is_none(text: str) -> None:
     assert not says_error(text)
+
+
+def test_a_table_without_column_names_is_read_as_fields() -> None:
+    table = "|  |  |\n| --- | --- |\n| Price | 24.75 EUR |\n| In stock | 31 |"
+    page = f"Contents of the page:\n{table}\n\nDelivery takes three days."
+    fields = {one.name: one.value for one in document_of(page).fields}
+    assert fields["Price"] == "24.75 EUR"
+    assert fields["In stock"] == 31

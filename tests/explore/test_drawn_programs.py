@@ -3,16 +3,20 @@
 import asyncio
 import random
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
 from tests.explore.exploring import explored
+from tests.explore.sample_answers import TEXT, tool
 from turnwise.explore.computing.expressions import EXPRESSIONS, Numbers
+from turnwise.explore.computing.time_zones import time_converter_of
 from turnwise.explore.computing.units import unit_phrase
 from turnwise.explore.exploration import Exploration
+from turnwise.explore.sql.changes import SqlChange, sql_changes
 from turnwise.explore.sql.question import leading, only
 from turnwise.explore.sql.result_rows import rows_in
-from turnwise.explore.sql.schema import Column, Table, identifier, literal
+from turnwise.explore.sql.schema import Column, Database, Table, identifier, literal
 from turnwise.explore.sql.table_questions import table_questions
 
 
@@ -53,23 +57,62 @@ def test_an_order_by_chance_has_no_answer() -> None:
         only([(1,), (2,)])
 
 
-def test_every_statement_about_a_table_runs_and_no_question_shows_it() -> None:
-    rows = [(n, f"T'{n}", "crime" if n % 2 else "poetry", n * 1.5, f"2024-0{n}-01") for n in range(1, 7)]
+ROWS = [(n, f"T'{n}", "crime" if n % 2 else "poetry", n * 1.5, f"2024-0{n}-01") for n in range(1, 7)]
+BOOKS = Table(
+    "books",
+    len(ROWS),
+    tuple(
+        Column(name, len(ROWS), len(set(values)), values)
+        for name, values in zip(
+            ("order", "title", "genre", "price", "sold_on"), zip(*ROWS, strict=True), strict=True
+        )
+    ),
+)
+
+
+def books() -> sqlite3.Connection:
     database = sqlite3.connect(":memory:")
     database.execute('CREATE TABLE books ("order" INTEGER, title TEXT, genre TEXT, price REAL, sold_on TEXT)')
-    database.executemany("INSERT INTO books VALUES (?, ?, ?, ?, ?)", rows)
-    columns = [
-        Column(name, 6, len(set(values)), values)
-        for name, values in zip(
-            ("order", "title", "genre", "price", "sold_on"), zip(*rows, strict=True), strict=True
-        )
-    ]
-    questions = list(table_questions(Table("books", 6, tuple(columns)), random.Random(0)))
+    database.executemany("INSERT INTO books VALUES (?, ?, ?, ?, ?)", ROWS)
+    return database
+
+
+def test_every_statement_about_a_table_runs_and_no_question_shows_it() -> None:
+    database = books()
+    questions = list(table_questions(BOOKS, random.Random(0)))
     assert len({question.shape for question in questions}) >= 7
     for question in questions:
         database.execute(question.statement).fetchall()
         assert "SELECT" not in question.noun
         assert "_" not in question.noun
+
+
+def holds(change: SqlChange, *statements: str) -> bool:
+    """Return whether the probes of a change hold in a new database after these statements."""
+    database = books()
+    for statement in statements:
+        database.execute(statement)
+    answers = [str(database.execute(probe.arguments["sql"]).fetchall()) for probe in change.probes]
+    pairs = zip(change.probes, answers, strict=True)
+    return all(probe.accepts(answer, is_error=False) for probe, answer in pairs)
+
+
+def test_a_change_of_rows_is_shown_only_if_the_other_rows_stay_as_they_were() -> None:
+    query, write = tool("query", sql=TEXT), tool("write", sql=TEXT)
+    narrow = replace(BOOKS, columns=BOOKS.columns[1:3])  # a new row needs no value that is unlike all others
+    database = Database(query, "sql", (BOOKS, narrow), (), None, (), writer=(write, "sql"))
+    changes = list(sql_changes(database, seed=0))
+    assert {change.shape for change in changes} == {"sql_update", "sql_delete", "sql_insert"}
+    num_new = 0
+    for change in changes:
+        if holds(change):  # such a draft is rejected: there is nothing to do
+            continue
+        num_new += 1
+        assert holds(change, change.statement), change.statement
+        sloppy = change.statement.partition(" WHERE ")[0]
+        more = sloppy if sloppy != change.statement else "DELETE FROM books WHERE price > 8"
+        assert not holds(change, change.statement, more), change.statement
+    assert num_new > len(changes) / 2
 
 
 def test_units_follow_a_number_as_people_write_them() -> None:
@@ -91,7 +134,7 @@ def test_formulas_have_the_value_of_their_words() -> None:
 
 def test_databases_converters_and_calculators_give_tasks_that_need_the_tool(found: Exploration) -> None:
     shapes = {task.family for task in found.tasks}
-    assert {"sql_look_up", "sql_join_count", "convert", "calculate_product", "word_problem"} <= shapes
+    assert {"sql_look_up", "sql_join_count", "convert", "calculate_product", "convert_time"} <= shapes
     for task in found.tasks:
         question = task.prompt[0].content
         assert "SELECT" not in question
@@ -100,3 +143,20 @@ def test_databases_converters_and_calculators_give_tasks_that_need_the_tool(foun
 
 def test_a_calculator_without_roots_gets_none(found: Exploration) -> None:
     assert "calculate_root" not in {task.family for task in found.tasks}
+
+
+def test_drawn_inputs_are_in_all_splits(found: Exploration) -> None:
+    assert {
+        task.split for task in found.tasks if task.family.startswith(("calculate", "convert", "sql"))
+    } == {
+        "train",
+        "validation",
+        "test",
+    }
+
+
+def test_a_tool_that_needs_a_time_and_two_zones_converts_times() -> None:
+    found = time_converter_of(tool("convert", source_timezone=TEXT, time=TEXT, target_timezone=TEXT))
+    assert found is not None
+    assert (found.time, found.source, found.target) == ("time", "source_timezone", "target_timezone")
+    assert time_converter_of(tool("remind", time=TEXT, timezone=TEXT)) is None

@@ -11,6 +11,7 @@ from rich.console import Console
 from tests.explore import explored
 from turnwise.explore.exploration import Exploration, ServerFinding
 from turnwise.explore.findings import NUM_SAMPLES, one_line, samples
+from turnwise.explore.html_report import html_report
 from turnwise.explore.report import print_exploration
 
 
@@ -112,3 +113,15 @@ def test_a_long_text_is_cut_and_a_short_one_is_not() -> None:
 
 def test_an_interrupted_exploration_says_so() -> None:
     assert "interrupted" in printed(replace(explored.shop(), was_interrupted=True))
+
+
+def test_what_became_of_earlier_tasks_and_of_rewordings_is_in_both_reports() -> None:
+    again = replace(
+        explored.shop(),
+        num_kept=7,
+        dropped={"the data has changed": 2},
+        rewordings={"kept": 5, "too long": 1},
+    )
+    for report in (printed(again), html_report(again).decode()):
+        assert "7 of 9 earlier tasks kept; 2 dropped: the data has changed" in report
+        assert "rewordings: 5 kept; 1 too long" in report

@@ -168,9 +168,7 @@ def sft(
     from turnwise.commands.sft import warm_up
 
     def show(step: "SftStep") -> None:
-        # about twenty lines for any number of steps
-        is_last = step.step + 1 == step.num_steps
-        if is_last or step.step % -(-step.num_steps // 20) == 0:
+        if step.is_shown:
             print(f"step {step.step + 1:>4}/{step.num_steps}  loss {step.loss:.4f}", flush=True)
 
     warm = run_async(

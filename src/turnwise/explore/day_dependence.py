@@ -1,8 +1,15 @@
-"""Answers that are true today only: those that name the current date."""
+"""Answers that are true today only: those that name the current date, or count from it."""
 
 import datetime
+import re
 
 from turnwise.explore.observation import Observation
+
+_FROM_NOW = re.compile(
+    r"\b(?:an?|\d{1,6}|few) (?:second|minute|hour|day|week|month|year)s? (?:ago|from now)\b"
+    r"|\bin (?:an?|\d{1,6}|a few) (?:second|minute|hour|day|week|month|year)s?$",
+    re.IGNORECASE,
+)
 
 
 class Today:
@@ -18,10 +25,13 @@ class Today:
     def is_in(self, observation: Observation) -> bool:
         """Return whether an answer depends on the day: it states today's date or weekday, the call does not.
 
+        So does one that is nothing but a distance from now, such as "a month ago".
+
         Then fields without a date may depend on it too: two time zones differ by more in summer.
         """
         document = observation.document
-        if any(str(field.value).lower() in self._weekdays for field in document.fields):
+        texts = [str(field.value).lower() for field in document.fields]
+        if any(text in self._weekdays or _FROM_NOW.fullmatch(text.strip(" .!")) for text in texts):
             return True
         values = [field.value for field in document.fields]
         values += [value for table in document.tables for row in table.rows for value in row.values()]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from turnwise.explore.caller import ServerCaller, SessionLost
 from turnwise.explore.computing.calculations import calculations, formula_parameter, is_calculator
-from turnwise.explore.computing.computation import Computation
 from turnwise.explore.computing.conversions import conversions, converter_of
 from turnwise.explore.computing.recognition import computes
+from turnwise.explore.computing.time_zones import time_conversions, time_converter_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.sql.discovery import find_databases
 from turnwise.explore.sql.drafts import sql_drafts
@@ -49,29 +49,32 @@ async def draw(
         computing = [record for record in records if computes(record.tool)]
         for record in computing:
             made = await _computations(record, caller, seed, _CALLS_OF_SERVER // len(computing))
-            drafts.extend(computation.draft() for computation in made)
+            drafts.extend(made)
             tools.update([record.tool.name] if made else [])
         await caller.end_session()
     return Drawn(tuple(drafts), frozenset(tools))
 
 
-async def _computations(
-    record: ToolRecord, caller: ServerCaller, seed: int, max_calls: int
-) -> list[Computation]:
-    """Return the computations of a tool that converts or calculates; none if its server fails."""
+async def _computations(record: ToolRecord, caller: ServerCaller, seed: int, max_calls: int) -> list[Draft]:
+    """Return the programs of a tool that converts or calculates; none if its server fails."""
     tool = record.tool
     chance = random.Random(f"{seed}/computing/{tool.name}")  # noqa: S311  # tasks, not secrets
     if caller.budget.is_spent:
         return []
     try:
         session = await caller.kept_session()
+        times = time_converter_of(tool)
+        if times is not None:
+            return await time_conversions(times, session, chance, max_calls)
         converter = converter_of(tool, record.observations)
         if converter is not None:
-            return await conversions(converter, session, chance, max_calls)
+            made = await conversions(converter, session, chance, max_calls)
+            return [computation.draft() for computation in made]
         parameter = formula_parameter(tool)
         if parameter is None or not await is_calculator(tool, parameter, session):
             return []
-        return await calculations(tool, parameter, session, chance, max_calls)
+        made = await calculations(tool, parameter, session, chance, max_calls)
+        return [computation.draft() for computation in made]
     except SessionLost:
         await caller.end_session()
         return []

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -78,6 +78,18 @@ def figures_of(exploration: Exploration) -> ExplorationFigures:
         seconds=exploration.seconds,
         was_interrupted=exploration.was_interrupted,
     )
+
+
+def history_of(exploration: Exploration) -> Iterator[str]:
+    """Yield what became of the tasks of an earlier exploration, and of the rewordings."""
+    if exploration.num_kept or exploration.dropped:
+        dropped = sum(exploration.dropped.values())
+        why = "".join(f"; {num:,} dropped: {one_line(reason)}" for reason, num in exploration.dropped.items())
+        earlier = counted(exploration.num_kept + dropped, "earlier task")
+        yield f"{exploration.num_kept:,} of {earlier} kept{why}"
+    if exploration.rewordings:
+        counts = "; ".join(f"{num:,} {one_line(why)}" for why, num in exploration.rewordings.items())
+        yield f"rewordings: {counts}"
 
 
 def reach_of(tool: ToolFinding) -> Reach:

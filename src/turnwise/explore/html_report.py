@@ -14,6 +14,7 @@ from turnwise.explore.findings import (
     counted,
     duration,
     figures_of,
+    history_of,
     most_used,
     one_line,
     plan_of,
@@ -78,6 +79,7 @@ def _summary(exploration: Exploration) -> Markup:
         "section",
         element("h2", "Summary"),
         element("div", element("dl", *entries), class_="card"),
+        *(element("p", line, class_="note") for line in history_of(exploration)),
         element("p", warning, class_="warn") if found.was_interrupted else "",
         id="summary",
     )

@@ -16,6 +16,8 @@ class Form(StrEnum):
     """A computed number, rounded to two decimals."""
     TEXT = "text"
     DATE = "date"
+    TIME = "time"
+    """A time of day."""
     YES_NO = "yes_no"
 
 

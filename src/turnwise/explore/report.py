@@ -15,6 +15,7 @@ from turnwise.explore.findings import (
     counted,
     duration,
     figures_of,
+    history_of,
     most_used,
     one_line,
     plan_line,
@@ -85,14 +86,7 @@ def _summary(exploration: Exploration) -> Iterator[tuple[str, str]]:
         f"{counted(found.num_rejected, 'draft')} rejected",
         "",
     )
-    if exploration.num_kept or exploration.dropped:
-        dropped = sum(exploration.dropped.values())
-        why = "".join(f"; {num:,} dropped: {one_line(reason)}" for reason, num in exploration.dropped.items())
-        earlier = counted(exploration.num_kept + dropped, "earlier task")
-        yield f"{exploration.num_kept:,} of {earlier} kept{why}", ""
-    if exploration.rewordings:
-        counts = "; ".join(f"{num:,} {one_line(why)}" for why, num in exploration.rewordings.items())
-        yield f"rewordings: {counts}", ""
+    yield from ((line, "") for line in history_of(exploration))
     if found.was_interrupted:
         yield "interrupted: the report covers what was found until then", "yellow"
 

@@ -17,7 +17,9 @@ MIN_STRUCTURED_SHARE = 0.6
 """Share of lines that must be fields or list items; below it the text is prose, and is read line by line."""
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,12})?")
-_RESULT = re.compile(r"(?:\bis|\bare|\bequals|\bwas|=)[ \t]{1,3}(-?\d{1,15}(?:\.\d{1,12})?)[.!]?$")
+_RESULT = re.compile(
+    r"(?:\bis|\bare|\bequals|\bwas|=)[ \t]{1,3}(-?\d{1,15}(?:\.\d{1,12})?)(?: [a-zA-Z]{1,12})?[.!]?$"
+)
 _SEPARATOR = re.compile(r"[\s|:+=-]*--[\s|:+=-]*")
 _BULLET = re.compile(r"\s{0,40}(?:[-*•‣–]|\d{1,4}[.)])\s+(?=\S)")
 _KIND = re.compile(r"\s{0,40}\[([A-Za-z][A-Za-z _-]{0,20})\]\s+(?=\S)")
@@ -119,6 +121,7 @@ def _read_lines(lines: Sequence[str]) -> dict[str, Any]:
     structure: dict[str, Any] = {}
     section = _Section()
     num_structured = position = 0
+    lines = _with_pairs(lines)
     while position < len(lines):
         line = lines[position]
         rows, num_lines = _markdown_table(lines, position)
@@ -256,6 +259,21 @@ def _markdown_table(lines: Sequence[str], start: int) -> tuple[list[Record], int
         return [], 0
     rows = [_record(columns, map(_unmarked, cells)) for cells in _table_lines(lines, start + 2)]
     return rows, 2 + len(rows)
+
+
+def _with_pairs(lines: Sequence[str]) -> list[str]:
+    """Return the lines with every Markdown table of two columns without names as lines of `key: value`."""
+    found: list[str] = []
+    position = 0
+    while position < len(lines):
+        is_blank = "|" in lines[position] and not any(cell.strip() for cell in _cells_of(lines[position]))
+        rows = list(_table_lines(lines, position)) if is_blank else []
+        if len(rows) > 2 and all(len(cells) == 2 for cells in rows):
+            found += [f"{key.strip()}: {value.strip()}" for key, value in rows[2:]]
+        else:
+            found += lines[position : position + max(1, len(rows))]
+        position += max(1, len(rows))
+    return found
 
 
 def _table_lines(lines: Sequence[str], start: int) -> Iterator[list[str]]:

@@ -12,9 +12,6 @@ from turnwise.runtime.python_functions import Given
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.update.sft import SftStep
 
-_NUM_LINES = 20
-"""Lines printed for any number of steps."""
-
 
 class WarmStartStopped(Exception):
     """The user asked the run to stop during its warm start, which begins again when the run is resumed."""
@@ -49,8 +46,7 @@ async def with_warm_start(
 def _show(step: SftStep, screen: Screen, stopping: Stopping) -> None:
     if stopping.why:
         raise WarmStartStopped(stopping.why)
-    is_last = step.step + 1 == step.num_steps
-    if is_last or step.step % -(-step.num_steps // _NUM_LINES) == 0:
+    if step.is_shown:
         screen.say(f"warm start, step {step.step + 1}/{step.num_steps}: loss {step.loss:.4f}")
 
 

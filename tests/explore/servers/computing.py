@@ -1,7 +1,9 @@
 """A stdio server with a small database, a converter and a calculator."""
 
 import sqlite3
+from datetime import datetime
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 from mcp.server import MCPServer
 
@@ -42,6 +44,13 @@ def convert_length(
 def calculate(expression: str) -> str:
     """Evaluate an arithmetic expression."""
     return str(eval(expression, {"__builtins__": {}}))  # a test server
+
+
+@server.tool()
+def convert_time(time: str, from_timezone: str, to_timezone: str) -> str:
+    """Convert a time (2024-05-14 18:30:00) between IANA time zones such as 'Asia/Tokyo'."""
+    moment = datetime.fromisoformat(time).replace(tzinfo=ZoneInfo(from_timezone))
+    return f"{moment:%H:%M} in {from_timezone} is {moment.astimezone(ZoneInfo(to_timezone)):%H:%M} there."
 
 
 if __name__ == "__main__":

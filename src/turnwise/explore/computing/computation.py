@@ -38,7 +38,7 @@ class Computation:
             questions=with_form(self.wordings, self.form),
             tools=(self.tool.name,) * len(self.calls),
             servers=(self.tool.server,),
-            entities=(),
+            entities=(self.key,),
             difficulty=self.difficulty,
             key=f"{self.shape} {self.tool.name} {self.key}",
         )

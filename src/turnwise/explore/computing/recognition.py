@@ -2,9 +2,11 @@
 
 from turnwise.explore.computing.calculations import formula_parameter
 from turnwise.explore.computing.conversions import looks_like_converter
+from turnwise.explore.computing.time_zones import time_converter_of
 from turnwise.types import Tool
 
 
 def computes(tool: Tool) -> bool:
-    """Return whether a tool converts quantities or takes a formula."""
-    return looks_like_converter(tool) or formula_parameter(tool) is not None
+    """Return whether a tool converts quantities or times, or takes a formula."""
+    is_converter = looks_like_converter(tool) or time_converter_of(tool) is not None
+    return is_converter or formula_parameter(tool) is not None

@@ -8,6 +8,7 @@ _WORDS = re.compile(r"[a-z]+(?:[ -][a-z]+)*")
 _BRACKETED = re.compile(r"([a-z][a-z -]*) (\([^()]{1,30}\))")
 _JOINTS = re.compile(r" (?:per|of|force)\b")
 _SHORT = re.compile(r"[A-Za-z°µ%/²³0-9]{1,4}|[A-Z]{2,5}")
+_SHORT_WORDS = frozenset(("bar", "bit", "cup", "day", "erg", "kip", "mil", "rod", "ton"))
 _DEGREES = {"celsius": "degrees Celsius", "fahrenheit": "degrees Fahrenheit", "rankine": "degrees Rankine"}
 _UNCHANGED = frozenset(("kelvin", "horsepower", "hertz", "lux", "siemens", "psi", "psf", "mach"))
 
@@ -41,4 +42,6 @@ def _many(name: str) -> str:
 
 
 def _is_word(name: str) -> bool:
-    return name.islower() and len(name) == 4 and re.search(r"[aeiou]", name) is not None
+    """Return whether a short name is a word and no symbol: "acre", "cup"."""
+    is_pronounced = name.islower() and len(name) == 4 and re.search(r"[aeiou]", name) is not None
+    return is_pronounced or name in _SHORT_WORDS

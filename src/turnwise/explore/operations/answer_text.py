@@ -42,6 +42,7 @@ def is_answer_text(text: str) -> bool:
         0 < len(short) <= MAX_ANSWER_CHARS
         and short.isprintable()
         and short[0] not in "{["
+        and not short.endswith(":")  # it introduces the answer
         and any(char.isalnum() for char in short)
         and not _DEED.search(short)
         and not (_UNREADABLE.fullmatch(short) or _ADDRESS.match(short) or _MARKUP.search(short))

@@ -63,14 +63,27 @@ def _updates(database: Database, table: Table, label: Column, chance: random.Ran
         column = columns[int(chance.random() * len(columns))]
         new = _new_value(column, chance)
         where = equals(label, value).sql
+        num_others = _num_others(label, value, column, new)
         yield _change(
             database,
             "sql_update",
             f"UPDATE {table.sql} SET {column.sql} = {literal(new)} WHERE {where}",  # noqa: S608
             f"change the {column.noun} of {the_row(table, label, value)} to {quoted(new)}",
-            (_probe(database, f"SELECT {column.sql} FROM {table.sql} WHERE {where}", str(new)),),  # noqa: S608
+            _state(
+                database,
+                f"{_count(table, f'{where} AND {column.sql} = {literal(new)}')} = 1",
+                f"{_count(table)} = {table.num_rows}",
+                # a statement without its WHERE would give all rows the new value
+                f"{_count(table, f'{column.sql} <> {literal(new)}')} >= {num_others}",
+            ),
             str(value),
         )
+
+
+def _num_others(label: Column, value: Cell, column: Column, new: Cell) -> int:
+    """Return how many rows of the sample the change leaves with another value than the new one."""
+    pairs = zip(label.samples, column.samples, strict=True)
+    return sum(name != value and other not in (None, new) for name, other in pairs)
 
 
 def _new_value(column: Column, chance: random.Random) -> Cell:
@@ -87,16 +100,16 @@ def _new_value(column: Column, chance: random.Random) -> Cell:
 def _deletions(database: Database, table: Table, label: Column, chance: random.Random) -> Iterator[SqlChange]:
     for value in label_values(label, chance)[:_NUM_DELETED]:
         where = equals(label, value).sql
-        shows = (
-            f"SELECT CASE WHEN EXISTS (SELECT 1 FROM {table.sql} WHERE {where}) "  # noqa: S608
-            "THEN 'present' ELSE 'deleted' END AS state"
-        )
         yield _change(
             database,
             "sql_delete",
             f"DELETE FROM {table.sql} WHERE {where}",  # noqa: S608
             f"delete {the_row(table, label, value)}",
-            (_probe(database, shows, "deleted"),),
+            _state(
+                database,
+                f"{_count(table, where)} = 0",
+                f"{_count(table)} = {table.num_rows - 1}",
+            ),
             str(value),
         )
 
@@ -115,17 +128,17 @@ def _additions(
         given = [(label, name), *((column, value) for column, value in values if value is not None)]
         names = ", ".join(column.sql for column, _ in given)
         listed = ", ".join(literal(value) for _, value in given)
-        where = equals(label, name).sql
+        fields = " AND ".join(equals(column, value).sql for column, value in given)
         yield _change(
             database,
             "sql_insert",
             f"INSERT INTO {table.sql} ({names}) VALUES ({listed})",  # noqa: S608
             f"add a new {table.noun} with {listing([_said(column, value) for column, value in given])}",
-            tuple(
-                _probe(database, f"SELECT {column.sql} FROM {table.sql} WHERE {where}", str(value))  # noqa: S608
-                for column, value in given[1:]
-            )
-            or (_probe(database, f"SELECT COUNT(*) + 4710 FROM {table.sql} WHERE {where}", "4711"),),  # noqa: S608
+            _state(
+                database,
+                f"{_count(table, fields)} = 1",
+                f"{_count(table)} = {table.num_rows + 1}",
+            ),
             name,
         )
 
@@ -175,6 +188,23 @@ def _change(
     assert database.writer is not None
     tool, parameter = database.writer
     return SqlChange(shape, tool, parameter, statement, deed, tuple(probes), (entity,))
+
+
+def _count(table: Table, where: str = "") -> str:
+    """Return the number of rows, of all or of some, as a part of a statement."""
+    condition = f" WHERE {where}" if where else ""
+    return f"(SELECT COUNT(*) FROM {table.sql}{condition})"  # noqa: S608  # names and values are quoted
+
+
+def _state(database: Database, *conditions: str) -> tuple[StateProbe, ...]:
+    """Return the probe that all conditions hold.
+
+    The database compares: a probe for the text 50 would hold for 1950. What it shows is not in the statement,
+    since an error may repeat the statement.
+    """
+    holds = " AND ".join(conditions)
+    shows = f"SELECT CASE WHEN {holds} THEN REPLACE('as-asked', '-', ' ') ELSE 'otherwise' END AS state"
+    return (_probe(database, shows, "as asked"),)
 
 
 def _probe(database: Database, statement: str, shown: str) -> StateProbe:

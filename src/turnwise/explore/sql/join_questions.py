@@ -156,6 +156,7 @@ def _children_where(reference: Reference) -> Iterator[SqlQuestion]:
                     form,
                     (reference.child, parent),
                     only,
+                    entities=(condition.words,),
                     asked=f"How many {reference.child.nouns} do {parent.nouns} {condition.words} have?"
                     if is_count
                     else "",

@@ -69,6 +69,7 @@ def _counts_where(table: Table, chance: random.Random) -> Iterator[SqlQuestion]:
             Form.NUMBER,
             (table,),
             only,
+            entities=(conditions[0].words,),
             asked=f"How many {table.nouns} are there {words}?",
         )
 
@@ -120,6 +121,7 @@ def _extreme(
         form_of_column(answer),
         (table,),
         leading(0),
+        entities=(condition.words,) if condition else (),
     )
 
 
@@ -164,6 +166,7 @@ def _aggregates_of(table: Table, column: Column, condition: Condition | None) ->
             form,
             (table,),
             only,
+            entities=(condition.words,) if condition else (),
         )
 
 

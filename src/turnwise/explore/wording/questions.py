@@ -30,6 +30,11 @@ FORMS = {
         "Reply with just the date, in the form YYYY-MM-DD.",
         "Give me only the date, written as YYYY-MM-DD.",
     ),
+    Form.TIME: (
+        "Answer with the time only, as HH:MM on a 24-hour clock.",
+        "Reply with just the time, in the form HH:MM from 00:00 to 23:59.",
+        "Give me only the time, written as HH:MM on a 24-hour clock.",
+    ),
     Form.YES_NO: ("Answer with yes or no.", "Reply with just yes or no."),
 }
 """By form of the answer: sentences that ask for it; the wordings take turns."""

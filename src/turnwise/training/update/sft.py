@@ -17,6 +17,8 @@ LOWEST_RATE = 0.1
 """The cosine schedule ends at this fraction of the peak."""
 MAX_WARMUP_STEPS = 10
 """The learning rate rises over the first tenth of the steps, at most this many."""
+_NUM_LINES = 20
+"""Lines of progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,12 @@ class SftStep:
     num_tokens: int
     """Own tokens only."""
     seconds: float
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether progress has a line for it: about twenty lines for any number of steps."""
+        is_last = self.step + 1 == self.num_steps
+        return is_last or self.step % -(-self.num_steps // _NUM_LINES) == 0
 
 
 def fine_tune(
