@@ -2,16 +2,22 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.chat.tokenizers import TOKENIZERS
+from tests.engines.test_openai import called, reply_of
 from tests.rollout.stage import call, leasing, notebook, script, small_chat
+from tests.servers.provider import LoopbackProvider
 from turnwise.chat import RenderedChat, open_chat
+from turnwise.engines.openai import OpenAIEndpoint
 from turnwise.engines.scripted import ScriptedEngine
+from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import is_success
+from turnwise.rollout.endpoint import endpoint_player
 from turnwise.rollout.episode import EpisodeLimits, play
 from turnwise.types import (
     Answer,
@@ -279,3 +285,52 @@ async def test_a_pattern_that_would_take_forever_does_not_match(pool: Pool) -> N
     slow = ScriptedUser((UserRule(r"^(a|aa|a+)+$", "no"),))
     trajectory, _ = await played(pool, asking(user=slow), "a" * 200 + "!")
     assert trajectory.stop is Stop.ANSWERED
+
+
+# --- replays and endpoints ----------------------------------------------------------------------------------
+
+
+async def test_a_recorded_conversation_is_replayed_with_the_same_tokens(tmp_path: Path) -> None:
+    probed = Truth(answer=Answer("done"), probes=(StateProbe("read", {}, "x"),))
+    task = asking(*following("And now?"), truth=probed, user=ScriptedUser((CODE,)))
+    turns = ["Which code?", [call("write", text="x")], "done", [call("read")], "done"]
+    found = []
+    for mode in (Mode.RECORD, Mode.REPLAY):
+        async with Pool(notebook(), cassette=Cassette(tmp_path / "calls.jsonl", mode)) as pool:
+            await pool.connect()
+            found.append((await played(pool, task, *turns))[0])
+    recorded, replayed = found
+    assert recorded.token_ids == replayed.token_ids
+    assert recorded.probes == replayed.probes
+    assert (recorded.endings, recorded.stop) == (replayed.endings, replayed.stop)
+    assert all(result.is_replayed for _, result in replayed.calls)
+    assert not any(result.is_replayed for _, result in recorded.calls)
+
+
+async def test_an_endpoint_plays_conversations_with_the_tools_of_each_message(pool: Pool) -> None:
+    task = asking(FollowUp("Read it.", DONE, ("read",)), tools=("write",), user=ScriptedUser((CODE,)))
+    answers = [
+        reply_of({"content": "Which code?"}),
+        reply_of(called("write", '{"text": "4711"}'), "tool_calls"),
+        reply_of({"content": "done"}),
+        reply_of(called("read", "{}"), "tool_calls"),
+        reply_of({"content": "done"}),
+    ]
+    with LoopbackProvider() as provider:
+        provider.play("chat/completions", *answers)
+        endpoint = OpenAIEndpoint(provider.url, "teacher", key="")
+        play_one = endpoint_player(endpoint, LIMITS, 1.0, "Use the tools.")
+        try:
+            async with leasing(pool)(task, "e") as toolbox:
+                trajectory = await play_one(task, toolbox, "e", 5)
+        finally:
+            await endpoint.close()
+        requests = [request.body for request in provider.requests]
+    assert is_success(trajectory)
+    assert [turn.user for turn in trajectory.turns] == ["", "It is 4711.", "", "Read it.", ""]
+    assert trajectory.turns[3].results[0].content == '["4711"]'
+    offered = [[tool["function"]["name"] for tool in request["tools"]] for request in requests]
+    assert offered == [["write"]] * 3 + [["read"]] * 2
+    said = [(message["role"], message["content"]) for message in requests[3]["messages"]]
+    assert said[-2:] == [("assistant", "done"), ("user", "Read it.")]
+    assert ("user", "It is 4711.") in said
