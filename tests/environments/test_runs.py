@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 
 import turnwise as tw
+from tests.chat.tokenizers import qwen3
+from tests.environments.stage import PROMPT, task
+from tests.evaluate.test_playing import completion
+from tests.servers.provider import LoopbackProvider
 from tests.test_cli import turnwise
+from turnwise.config import Recipe
 from turnwise.dashboard.conversation import conversation
 from turnwise.dashboard.index import Index
+from turnwise.evaluate.playing import evaluate_recipe
 from turnwise.rollout.store import read_episodes
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "text_game.py"
@@ -134,3 +140,26 @@ def test_a_recipe_of_the_command_line_is_trained(folder: Path) -> None:
     run = tw.load_run(path)
     assert len(run.episodes()) >= 4
     assert run.recipe.tasks.train == path / "tasks" / "train.jsonl"
+
+
+async def test_an_endpoint_plays_in_an_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    qwen3().save_pretrained(tmp_path / "model")
+    recipe = Recipe.model_validate(
+        {"model": {"path": str(tmp_path / "model")}, "environment": "tests.environments.stage:Guess"}
+    )
+    with LoopbackProvider() as provider:
+        provider.play("chat/completions", *(completion(content=guess) for guess in ("1", "5", "3")))
+        report, _ = await evaluate_recipe(
+            recipe,
+            [task(3)],
+            out=tmp_path / "eval.json",
+            num_samples=1,
+            temperature=0.0,
+            endpoint=provider.url,
+            endpoint_model="teacher",
+        )
+    [episode] = report.episodes
+    assert (episode.is_success, episode.num_turns) == (True, 3)
+    sent = provider.requests[-1].body["messages"]
+    assert [message["content"] for message in sent] == [PROMPT, "1", "higher", "5", "lower"]

@@ -119,6 +119,8 @@ def check(
     if fill is not None and len(files) > 1:
         fail(f"--fill {fill}: give one task file, not {len(files)}")
     settings = read_recipe(recipe, [])
+    if settings.environment:
+        fail("--recipe: tools of an environment are known only in an episode: use `turnwise train --dry-run`")
     if fill is not None:
         check_new(fill)
     servers = servers_in(mcp) if mcp or not recipe else servers_of(settings)
