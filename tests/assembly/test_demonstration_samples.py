@@ -18,7 +18,7 @@ from turnwise.assembly.demonstration_samples import (
     lessons_of,
     verified_lessons,
 )
-from turnwise.assembly.workbench import open_workbench
+from turnwise.assembly.workbench import open_workbench, scripted_engine
 from turnwise.config import Recipe, load_recipe
 from turnwise.mcp.pool import Pool
 from turnwise.rewards.outcome import is_success
@@ -159,3 +159,11 @@ async def test_lessons_of_built_in_families_equal_the_played_ones(tmp_path: Path
     assert played.dropped == {}
     assert [lesson.token_ids for lesson in recorded] == [lesson.token_ids for lesson in played.lessons]
     assert [lesson.loss_mask for lesson in recorded] == [lesson.loss_mask for lesson in played.lessons]
+
+
+def test_two_conversations_that_begin_alike_cannot_be_told_apart_by_a_script() -> None:
+    one = talking_task()
+    other = replace(one, id="other", demonstration=(*one.demonstration[:-1], DemoTurn("not done")))
+    scripted_engine(small_chat(), [one, replace(one, id="same")], [])
+    with pytest.raises(ValueError, match="'other': another task begins with the same prompt"):
+        scripted_engine(small_chat(), [one, other], [])

@@ -194,6 +194,10 @@ def test_text_of_tools_tasks_schemas_and_users_never_becomes_structure(
         (extend("get_price", "x"), (extend("get_price", content), extend(content, "x"))),
         (chat.follow(opening, "x"), (chat.follow(opening, content),)),
         (
+            chat.follow(opening, "x", [PRICE], [PRICE]),
+            (chat.follow(opening, content, [hostile], [replace(PRICE, name=content)]),),
+        ),
+        (
             chat.open((system, *USER), [PRICE]),
             (
                 chat.open((Message("system", content), *USER), [PRICE]),

@@ -240,7 +240,13 @@ def scripted_engine(chat: RenderedChat, tasks: Sequence[Task], tools: Sequence[T
         if not task.demonstration:
             raise ValueError(f"task {task.id!r}: the scripted engine needs a demonstration")
         opening = chat.open(task.prompt, offered_tools(task, tools))
-        scripts[opening] = [chat.say(turn.text, turn.calls) for turn in task.demonstration]
+        script = [chat.say(turn.text, turn.calls) for turn in task.demonstration]
+        if task.conversation and scripts.get(opening, script) != script:
+            raise ValueError(
+                f"task {task.id!r}: another task begins with the same prompt and tools, by which the "
+                "scripted engine tells demonstrations apart: word one of them differently"
+            )
+        scripts[opening] = script
     engine: Engine = engine_class("scripted")(
         encode=lambda text: chat.say(text)[:-1], stop_id=min(chat.stop_ids), by_prompt=scripts
     )
