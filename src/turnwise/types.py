@@ -622,7 +622,8 @@ class Trajectory:
     @property
     def final_text(self) -> str:
         """The model's answer; empty if the episode ended without one."""
-        return self.turns[-1].parsed.text if self.turns and self.stop.is_finished else ""
+        has_answer = self.stop in (Stop.ANSWERED, Stop.ENDED)
+        return self.turns[-1].parsed.text if self.turns and has_answer else ""
 
     @property
     def calls(self) -> tuple[tuple[ToolCall, ToolResult], ...]:

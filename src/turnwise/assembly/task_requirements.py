@@ -85,9 +85,15 @@ def environment_problems(recipe: Recipe, tasks: Sequence[Task], *, has_score: bo
     """Yield problems that prevent these tasks from being played or scored in the recipe's environment."""
     parts = parts_of(recipe)
     for task in tasks:
-        if task.servers or task.truth.probes:
-            key = "servers" if task.servers else "truth.probes"
-            yield f"task {task.id!r}: {key} is set, and environment {recipe.environment!r} has no servers"
+        keys = {
+            "servers": task.servers,
+            "truth.probes": task.truth.probes,
+            "conversation": task.conversation,
+            "user": task.user,
+        }
+        if ignored := [key for key, value in keys.items() if value]:
+            name = f"environment {recipe.environment!r}"
+            yield f"task {task.id!r}: {ignored[0]} is set, and {name} has no servers and no other user"
         why = None if has_score else why_unscorable_of(task, parts)
         if why is not None:
             yield f"task {task.id!r}: environment {recipe.environment!r} has no method score(), and {why}"

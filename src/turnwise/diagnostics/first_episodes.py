@@ -90,7 +90,8 @@ def failure_of(trajectory: Trajectory) -> EpisodeFailure:
     if any(turn.parsed.error is not None for turn in trajectory.turns) and not results:
         return EpisodeFailure.MALFORMED
     if not results:
-        return EpisodeFailure.NO_CALL if trajectory.stop.is_finished else _late_failure(trajectory)
+        is_own_end = trajectory.stop.is_finished and trajectory.stop is not Stop.ENDED
+        return EpisodeFailure.NO_CALL if is_own_end else _late_failure(trajectory)
     if all(result.cause is Cause.UNKNOWN_TOOL for result in results):
         return EpisodeFailure.WRONG_TOOL
     return EpisodeFailure.WRONG_CALL

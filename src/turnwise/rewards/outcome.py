@@ -23,11 +23,11 @@ ASKS_NOTHING = (
 async def outcome(trajectory: Trajectory, *, partial: bool = False) -> float:
     """Return 1 if the answer, the changes, the probes, the tools and the calls are as the truth requires.
 
-    In a conversation all messages must succeed; with `partial` the result is the share of those that do.
-    With an environment that scores `outcome`: that score, which may be a part of 1.
+    In a conversation all messages must succeed; with `partial` the result is the share of those that do. With
+    an environment that scores `outcome`: that score, which may be a part of 1.
     """
     if OUTCOME in trajectory.scores:
-        return float(trajectory.scores[OUTCOME])
+        return trajectory.scores[OUTCOME]
     return fmean(successes_of(trajectory)) if partial else float(is_success(trajectory))
 
 

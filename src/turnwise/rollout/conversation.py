@@ -47,13 +47,12 @@ class Conversation:
         self.turns[-1], stop = await self._execute_calls(self.turns[-1])
         if stop is not None:
             return stop
-        reply = await self._heard()
-        if self.toolbox.environment.is_over:
-            return Stop.ENDED
-        if reply:
-            return UserMessage(reply)
         turn, message = self.turns[-1], self.message
         ending, said = self._user.answer(turn.parsed, turn.results)
+        if ending is Stop.ANSWERED and said is None:
+            ending, said = await self._hear(turn)
+        if self.toolbox.environment.is_over:
+            return Stop.ENDED
         if ending is None or said is None:
             return ending or said
         if not await self.probe(message):
@@ -61,15 +60,12 @@ class Conversation:
         self.endings.append(ending)
         return said
 
-    async def _heard(self) -> str:
-        """Return what the environment replies to a turn without a call; empty if it has nothing to say."""
-        turn = self.turns[-1]
-        if turn.parsed.error is not None or turn.parsed.calls:
-            return ""
+    async def _hear(self, turn: Turn) -> tuple[Stop | None, UserMessage | None]:
+        """Return what the environment replies to a text that the user has no reply to."""
         started = time.perf_counter()
         reply = await self.toolbox.environment.hear(turn.parsed.text)
         self.turns[-1] = replace(turn, tool_seconds=time.perf_counter() - started)
-        return reply
+        return (None, UserMessage(reply)) if reply else (Stop.ANSWERED, None)
 
     async def probe(self, message: int) -> bool:
         """Read the state of the servers as the truth of a message asks; False if a server failed."""
