@@ -277,3 +277,23 @@ async def test_a_connection_that_belongs_to_a_thread_can_be_used_by_all_methods(
 
     trajectory = await played(Rows, "1", "3")
     assert trajectory.scores == {"outcome": 1.0}
+
+
+async def test_an_object_that_is_made_while_its_episode_is_cancelled_is_closed() -> None:
+    begun, released = threading.Event(), threading.Event()
+
+    class Game(Tracked):
+        def __init__(self) -> None:
+            begun.set()
+            released.wait(60)
+            super().__init__()
+
+    Game.begin()
+    playing = asyncio.ensure_future(gathered(collector(Game, CollectionPlan(group_size=1)), TASKS, 1))
+    await asyncio.to_thread(begun.wait, 60)
+    playing.cancel()
+    await asyncio.sleep(0.05)
+    released.set()
+    with pytest.raises(asyncio.CancelledError):
+        await playing
+    check_closed(Game)

@@ -32,7 +32,13 @@ class Instance:
 
     async def build(self, make: Callable[[], Any]) -> None:
         """Make the object; RuntimeError if it lacks a method that it needs."""
-        self._object = await self._run("__init__", make)
+
+        def made() -> Any:
+            # In the thread: the object is closed although its caller was cancelled meanwhile.
+            self._object = make()
+            return self._object
+
+        self._object = await self._run("__init__", made)
         for method in ("reset", "step"):
             if not self.has(method):
                 raise self.bug(method, "is missing")
@@ -54,6 +60,8 @@ class Instance:
             return
         self._is_closed = True
         try:
+            if self._object is None and self._thread.is_busy:  # cancelled while it was made
+                await self._wait(self._thread.submit(lambda: None))
             if self._object is not None and self.has("close"):
                 await self._close()
         except EnvironmentDown as error:  # the episode has ended: nothing is lost
@@ -66,13 +74,15 @@ class Instance:
         if self._thread.is_busy:  # with a method that was cancelled or took too long
             is_async = inspect.iscoroutinefunction(method)
             # A plain `close` is queued and runs when that method returns, however long that takes.
-            waiting = self._thread.submit((lambda: None) if is_async else method)
-            _, unfinished = await asyncio.wait([waiting], timeout=_GRACE_SECONDS)
-            if unfinished:
-                logger.warning("environment %r: a method does not return: close() waits for it", self._name)
+            await self._wait(self._thread.submit((lambda: None) if is_async else method))
             if not is_async:
                 return
         await self._run("close", method)
+
+    async def _wait(self, job: "asyncio.Future[Any]") -> None:
+        _, unfinished = await asyncio.wait([job], timeout=_GRACE_SECONDS)
+        if unfinished:
+            logger.warning("environment %r: a method does not return: close() waits for it", self._name)
 
     async def _run(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         limit = asyncio.timeout(self._timeout_seconds)
