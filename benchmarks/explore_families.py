@@ -3,7 +3,8 @@
     python -m benchmarks.explore_families --out explored/embedded --minutes 10
 
 Every family gets one task from `turnwise tasks make`. Its shape is the order of its calls, repeated calls of
-one tool counted once, and what is asked for: a number, a text or a change. A family is found if an explored
+one tool counted once, and what is asked for: a number, a text or a change. Calls that only compute are left
+out, because explored questions ask for the arithmetic itself. A family is found if an explored
 task has the same shape, and nearly found if one has the same tools in another order or asks for another kind
 of answer. A folder that was explored before is not explored again.
 """
@@ -23,6 +24,7 @@ from turnwise.tasks.load import load
 from turnwise.types import Task
 
 SPLITS = ("train", "validation", "test")
+COMPUTES = "execute_python"
 TURNWISE = Path(sys.executable).with_name("turnwise")
 
 
@@ -39,7 +41,7 @@ class Shape:
 
 def shape_of(task: Task) -> Shape:
     """Return the shape of a task's reference plan."""
-    names = [call.name for turn in task.demonstration for call in turn.calls]
+    names = [call.name for turn in task.demonstration for call in turn.calls if call.name != COMPUTES]
     truth = task.truth
     if truth.probes or truth.writes:
         asked = "a change"
