@@ -300,3 +300,9 @@ def test_a_table_without_column_names_is_read_as_fields() -> None:
     fields = {one.name: one.value for one in document_of(page).fields}
     assert fields["Price"] == "24.75 EUR"
     assert fields["In stock"] == 31
+
+
+def test_the_letters_of_a_price_bar_have_names() -> None:
+    found = document_of('{"results": [{"o": 1.5, "h": 2.5, "l": 1.0, "c": 2.0, "T": "ACME"}]}')
+    assert found.tables[0].columns == ("opening price", "highest price", "lowest price", "closing price", "T")
+    assert document_of('{"c": 2.0, "o": 1.5}').fields[0].name == "c"

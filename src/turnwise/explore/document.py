@@ -81,6 +81,17 @@ MAX_KEY_CHARS = 120
 ITEM = "item"
 """The only column of a list of plain values."""
 
+_BAR = {
+    "o": "opening price",
+    "h": "highest price",
+    "l": "lowest price",
+    "c": "closing price",
+    "v": "volume",
+    "vw": "average price",
+    "n": "number of trades",
+    "t": "timestamp",
+}
+"""What servers of market data mean by their letters. No other convention of this kind is as common."""
 _SHORT_CUTS = ("[cut]", "…")
 
 
@@ -124,7 +135,7 @@ class _Reader:
         while self._waiting:
             path, node = self._waiting.popleft()
             if isinstance(node, dict):
-                self._wait_for(path, node.items())
+                self._wait_for(path, _named(node).items())
             elif isinstance(node, list):
                 self._read_list(path, node)
             else:
@@ -140,6 +151,7 @@ class _Reader:
 
     def _read_list(self, path: Path, items: list[Any]) -> None:
         if items and all(isinstance(item, dict) for item in items):
+            items = [_named(item) for item in items]
             rows = [dict(_flat(item)) for item in items[:MAX_ROWS]]
             self._add_table(path, rows, len(items))
             if len(rows) == 1:
@@ -161,6 +173,13 @@ class _Reader:
             cells = ({name: cell for name, cell in row.items() if name in kept} for row in rows)
             self.tables.append(Table(path, columns, tuple(cells)))
             self.has_left_out_rows |= num_rows > len(rows)
+
+
+def _named(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a bar of a price chart with names for its letters; other records as they are."""
+    if not record.keys() >= {"o", "h", "l", "c"}:
+        return record
+    return {_BAR.get(key, key): value for key, value in record.items()}
 
 
 def _flat(record: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
