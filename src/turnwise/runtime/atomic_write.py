@@ -17,7 +17,8 @@ def write_atomically(path: Path, content: bytes, *, is_private: bool = True) -> 
 
     A private file is readable only by its owner, like everything in a run's folder; else the umask decides.
     """
-    part = path.with_name(f"{path.name}.part")
+    # several processes of a run may write the same file at the same time
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     with open_new(part, is_private=is_private) as file:
         file.write(content)
         file.flush()
