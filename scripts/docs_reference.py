@@ -24,7 +24,7 @@ COLUMNS = "100"
 """Width of the help texts."""
 
 SEAMS = (
-    ("Data", ("turnwise.types",)),
+    ("Data", ("turnwise.types.tools", "turnwise.types.tasks", "turnwise.types.episodes")),
     ("Interfaces between packages", ("turnwise.protocols",)),
     ("Calling MCP servers", ("turnwise.mcp.pool.Pool", "turnwise.mcp.toolbox.LeasedToolbox")),
     ("Scoring episodes", ("turnwise.rewards.Rewards", "turnwise.rewards.RewardTerm")),
