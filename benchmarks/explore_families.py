@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from turnwise.servers.services import DEFAULT_FILE
+from turnwise.tasks.family import SPLITS
 from turnwise.tasks.load import load
 from turnwise.types import Task
 
-SPLITS = ("train", "validation", "test")
 COMPUTES = "execute_python"
 TURNWISE = Path(sys.executable).with_name("turnwise")
 

@@ -6,10 +6,9 @@ from pathlib import Path
 from turnwise.config import Recipe
 from turnwise.environments import find_environment, generated_tasks
 from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
+from turnwise.tasks.family import SPLITS
 from turnwise.tasks.load import save
 from turnwise.types import Task
-
-_SPLITS = ("train", "validation", "test")
 
 
 def environment_tasks(recipe: Recipe, given: Given = NOTHING_GIVEN) -> dict[str, tuple[Task, ...]]:
@@ -21,9 +20,9 @@ def environment_tasks(recipe: Recipe, given: Given = NOTHING_GIVEN) -> dict[str,
     if not name or recipe.tasks.train is not None:
         return {}
     made = generated_tasks(name, find_environment(name, given))
-    if unknown := [split for split in made if split not in _SPLITS]:
+    if unknown := [split for split in made if split not in SPLITS]:
         raise ValueError(
-            f"environment {name!r}: tasks(): split {unknown[0]!r} is none of {', '.join(_SPLITS)}"
+            f"environment {name!r}: tasks(): split {unknown[0]!r} is none of {', '.join(SPLITS)}"
         )
     return {split: tasks for split, tasks in made.items() if split not in recipe.tasks.files}
 

@@ -19,8 +19,12 @@ def write_atomically(path: Path, content: bytes, *, is_private: bool = True) -> 
     """
     # several processes of a run may write the same file at the same time
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with open_new(part, is_private=is_private) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open_new(part, is_private=is_private) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     os.replace(part, path)  # noqa: PTH105 (the one call whose atomicity is documented)
