@@ -1,7 +1,5 @@
 """`turnwise explore`: verified tasks for any servers, from the command line."""
 
-import asyncio
-import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -72,5 +70,4 @@ def explore(
         paraphrase=None if paraphrase is None else ChatModel(*paraphrase),
     )
     command = ExploreCommand(specs, out, options, Console(emoji=False, highlight=False))
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    asyncio.run(command.run())
+    command.run_here()

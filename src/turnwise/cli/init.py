@@ -65,7 +65,7 @@ def _explored(folder: Path, mcp: Path | None) -> Path:
 
     out = folder / "tasks"
     console = Console(emoji=False, highlight=False)
-    found = asyncio.run(ExploreCommand(servers_in(mcp).specs, out, ExploreOptions(), console).run())
+    found = ExploreCommand(servers_in(mcp).specs, out, ExploreOptions(), console).run_here()
     if not any(task.split == "train" for task in found.tasks):
         fail(f"no training task was found; {out / 'report.html'} says why")
     return out

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,11 @@ class ExploreCommand:
         self._out = out
         self._options = options
         self._console = console
+
+    def run_here(self) -> Exploration:
+        """Run in the main thread of a command, where SIGTERM is handled like Ctrl-C."""
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        return asyncio.run(self.run())
 
     async def run(self) -> Exploration:
         """Explore, and write what was found: all of it, or what there was when the user pressed Ctrl-C."""

@@ -18,8 +18,8 @@ MAX_DRAWN = 60
 """Conversions that are tried with one tool."""
 _SHARE_OF_SUMS = 4
 """One call in four is for sums of two conversions."""
-_FROM = frozenset(("from", "source", "input", "old", "base"))
-_TO = frozenset(("to", "target", "output", "new", "into", "destination"))
+FROM_WORDS = frozenset(("from", "source", "input", "old", "base"))
+TO_WORDS = frozenset(("to", "target", "output", "new", "into", "destination"))
 _MAX_RESULT = 1e7
 _LEAST_SHARE = 0.001
 
@@ -66,8 +66,8 @@ def _signature(tool: Tool) -> tuple[Parameter, Parameter, Parameter] | None:
     required = [one for one in parameters_of(tool) if one.is_required]
     numbers = [one for one in required if one.kind in (Kind.NUMBER, Kind.INTEGER)]
     texts = [one for one in required if one.kind is Kind.TEXT]
-    source = next((one for one in texts if _FROM.intersection(name_words(one.name))), None)
-    target = next((one for one in texts if _TO.intersection(name_words(one.name))), None)
+    source = next((one for one in texts if FROM_WORDS.intersection(name_words(one.name))), None)
+    target = next((one for one in texts if TO_WORDS.intersection(name_words(one.name))), None)
     if len(required) != 3 or len(numbers) != 1 or source is None or target is None or source is target:
         return None
     return numbers[0], source, target

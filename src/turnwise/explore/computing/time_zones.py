@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from turnwise.explore.answers import answer_of_value
 from turnwise.explore.caller import Session
+from turnwise.explore.computing.conversions import FROM_WORDS, TO_WORDS
 from turnwise.explore.draft import Draft
 from turnwise.explore.name_words import name_words
 from turnwise.explore.parameters import Kind, parameters_of
@@ -43,8 +44,6 @@ _DAY = datetime(2024, 5, 14)  # a zone is given to it below
 _STYLES = ("{time}", f"{_DAY:%Y-%m-%d} {{time}}:00", f"{_DAY:%Y-%m-%d}T{{time}}:00")
 """How tools want a time to be written; the first one that is answered well is used."""
 _ZONE = word_set("zone timezone tz")
-_FROM = word_set("from source input")
-_TO = word_set("to target output into destination")
 _MINUTES = (25, 35, 40, 50, 70, 95, 105, 130, 145, 200)
 
 
@@ -66,8 +65,8 @@ def time_converter_of(tool: Tool) -> TimeConverter | None:
     required = [one for one in parameters_of(tool) if one.is_required]
     zones = [one.name for one in required if _ZONE.intersection(name_words(one.name))]
     times = [one.name for one in required if one.name not in zones and "time" in name_words(one.name)]
-    source = [name for name in zones if _FROM.intersection(name_words(name))]
-    target = [name for name in zones if _TO.intersection(name_words(name))]
+    source = [name for name in zones if FROM_WORDS.intersection(name_words(name))]
+    target = [name for name in zones if TO_WORDS.intersection(name_words(name))]
     is_whole = len(required) == 3 and all(one.kind is Kind.TEXT and not one.enum for one in required)
     if not is_whole or (len(times), len(source), len(target)) != (1, 1, 1):
         return None
