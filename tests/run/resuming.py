@@ -2,10 +2,10 @@
 
     python tests/run/resuming.py FOLDER SETTINGS TASKS STAGE…
 
-SETTINGS: the sections of a recipe as JSON. TASKS: a task file. A stage is `whole` (to the end), or where its process is killed:
-`collection:N` at its N-th tool call, `update:N` at its N-th training pass, `save:STEP:LINE` at that line of
-checkpoint.py while it saves after that many steps. Tool calls take other random times in every stage. All of
-this is hooked in from here; the package knows nothing of it.
+SETTINGS: the sections of a recipe as JSON. TASKS: a task file. A stage is `whole` (to the end), or where its
+process is killed: `collection:N` at its N-th tool call, `update:N` at its N-th training pass,
+`save:STEP:LINE` at that line of checkpoint.py while it saves after that many steps. Tool calls take other
+random times in every stage. All of this is hooked in from here; the package knows nothing of it.
 """
 
 import asyncio
@@ -144,15 +144,10 @@ def in_a_process(job: Callable[[], None]) -> int:
 
 
 def main() -> None:
-    root, settings, tasks, stages = (
-        Path(sys.argv[1]),
-        json.loads(sys.argv[2]),
-        Path(sys.argv[3]),
-        sys.argv[4:],
-    )
+    root, settings, tasks = Path(sys.argv[1]), json.loads(sys.argv[2]), Path(sys.argv[3])
     for name, number, stage in [
         ("unbroken", 0, "whole"),
-        *(("broken", *numbered) for numbered in enumerate(stages)),
+        *(("broken", *numbered) for numbered in enumerate(sys.argv[4:])),
     ]:
 
         def job(name: str = name, number: int = number, stage: str = stage) -> None:

@@ -22,7 +22,7 @@ TALKS = [
 ]
 SETTINGS = {
     "run": {"num_steps": 2, "tasks_per_step": 2, "checkpoint_every": 1},
-    "rollout": {"group_size": 2, "tokens_per_turn": 12, "lockstep": True, "num_parallel_episodes": 5},
+    "rollout": {"group_size": 3, "tokens_per_turn": 12, "lockstep": True, "num_parallel_episodes": 5},
     "evaluation": {"num_samples": 1, "before_and_after": False},
     "update": {"num_minibatches": 2},
 }
