@@ -65,6 +65,7 @@ async def test_it_is_exact_over_episodes_with_real_tools(model: Any) -> None:
     check_exact(model, trajectories)
 
 
+@pytest.mark.slow
 async def test_what_it_samples_in_a_conversation_is_what_is_trained(model: Any) -> None:
     """Its template has no tools: they are written into the messages."""
     chat = open_chat(smollm2())

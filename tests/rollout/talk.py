@@ -1,8 +1,8 @@
 """One long conversation on the embedded servers, and checks that its tokens are exact from engine to trainer.
 
 It has three user messages, a tool that comes and one that goes, a reply of a scripted user, and a malformed
-turn in the middle. The model samples what it likes; how its turns are read is fixed, so that every model plays
-this conversation.
+turn in the middle. The model samples what it likes; how its turns are read is fixed, so that every model
+plays this conversation.
 """
 
 import asyncio

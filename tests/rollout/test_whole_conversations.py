@@ -1,4 +1,7 @@
-"""Invariants 1 and 5 over whole conversations with real engines and servers; tests/test_smollm2.py plays them too."""
+"""Invariants 1 and 5 over whole conversations with real engines and servers.
+
+tests/test_smollm2.py does the same with SmolLM2.
+"""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
