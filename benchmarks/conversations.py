@@ -200,10 +200,8 @@ def main() -> None:
     cpu = [talk.cpu_seconds / episode.cpu_seconds for talk, episode in pairs]
     print("conversation / one message:")
     for name, ratios in (("wall time", wall), ("CPU time", cpu)):
-        median = statistics.median(ratios)
-        print(
-            f"{name:>12}: median {median:.3f} ({min(ratios):.3f} to {max(ratios):.3f}), goal 1.0 within noise"
-        )
+        extremes = f"{min(ratios):.3f} to {max(ratios):.3f}"
+        print(f"{name:>12}: median {statistics.median(ratios):.3f} ({extremes}), goal 1.0 within noise")
     prefilled = talks[0].num_prefilled / episodes[0].num_prefilled
     print(f"{'prefilled':>12}: {prefilled:.3f}, goal 1.0")
 

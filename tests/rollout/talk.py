@@ -112,7 +112,7 @@ class _Watched:
 
 async def check_exact_from_engine_to_trainer(
     engine: Any, model: Any, chat: Any, pool: Pool, *, tokens_per_turn: int = 24, num_episodes: int = 2
-) -> None:
+) -> tuple[Trajectory, ...]:
     """Play TALK and compare what the engine sampled with what the trainer learns, and their log-probs."""
     watched = [_Watched(engine) for _ in range(num_episodes)]
     limits = EpisodeLimits(tokens_per_turn=tokens_per_turn, tokens_per_episode=16_000)
@@ -136,6 +136,7 @@ async def check_exact_from_engine_to_trainer(
         _check_prompts(trajectory, watched[number].seen, chat)
     group = Group(TALK, tuple(trajectories), tuple(Reward(1.0, {}) for _ in trajectories))
     _check_trained(group, model)
+    return group.trajectories
 
 
 def _check_course(trajectory: Trajectory) -> None:

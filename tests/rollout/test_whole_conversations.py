@@ -47,6 +47,10 @@ async def test_what_is_sampled_in_a_conversation_is_what_is_trained(pool: Pool, 
     model, chat = RENDERERS[name]()
     engine = TransformersEngine(model, device="cpu", max_batch=4)
     try:
-        await check_exact_from_engine_to_trainer(engine, model, chat, pool)
+        played = await check_exact_from_engine_to_trainer(engine, model, chat, pool)
+        num_prefilled = engine.counts.num_prefilled
     finally:
         await engine.close()
+    # All that came before is cached, but for the token that was sampled last and never fed.
+    num_read = sum(len(turn.new_ids) + 1 for trajectory in played for turn in trajectory.turns)
+    assert num_prefilled < num_read, "a message was read with tokens that had been computed before"
