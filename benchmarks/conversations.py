@@ -75,7 +75,6 @@ class Played:
     cpu_seconds: float
     """Of this process, without the servers: other work on the machine hardly changes it."""
     num_prefilled: int
-    num_reused: int
     num_read: int
     """Tokens that are new in some prompt, those shared by all episodes counted once."""
 
@@ -154,7 +153,6 @@ async def play_side(
         seconds,
         cpu_seconds,
         after.num_prefilled - before.num_prefilled,
-        after.num_reused - before.num_reused,
         len(trajectories[0].turns[0].new_ids) + later,
     )
 
@@ -190,20 +188,22 @@ def main() -> None:
     talks, episodes = asyncio.run(measure(shape, options.rounds))
     print(f"{shape}, {NUM_MESSAGES} messages, {options.rounds} rounds, 1 thread, load {load_before:.1f}")
     for name, side in (("conversation", talks), ("one message", episodes)):
-        first, seconds = side[0], statistics.median(played.seconds for played in side)
+        seconds = statistics.median(played.seconds for played in side)
+        cpu_seconds = statistics.median(played.cpu_seconds for played in side)
+        num_prefilled = sum(played.num_prefilled for played in side)
+        num_read = sum(played.num_read for played in side)
         print(
-            f"{name:>12}: median {seconds:.2f} s; {first.num_prefilled} tokens prefilled for "
-            f"{first.num_read} read, {first.num_reused} reused"
+            f"{name:>12}: median {seconds:.2f} s, {cpu_seconds:.2f} s of CPU; "
+            f"in all rounds {num_prefilled} tokens prefilled for {num_read} read"
         )
     pairs = list(zip(talks, episodes, strict=True))
     wall = [talk.seconds / episode.seconds for talk, episode in pairs]
     cpu = [talk.cpu_seconds / episode.cpu_seconds for talk, episode in pairs]
+    prefilled = [talk.num_prefilled / episode.num_prefilled for talk, episode in pairs]
     print("conversation / one message:")
-    for name, ratios in (("wall time", wall), ("CPU time", cpu)):
+    for name, ratios in (("wall time", wall), ("CPU time", cpu), ("prefilled", prefilled)):
         extremes = f"{min(ratios):.3f} to {max(ratios):.3f}"
         print(f"{name:>12}: median {statistics.median(ratios):.3f} ({extremes}), goal 1.0 within noise")
-    prefilled = talks[0].num_prefilled / episodes[0].num_prefilled
-    print(f"{'prefilled':>12}: {prefilled:.3f}, goal 1.0")
 
 
 if __name__ == "__main__":
