@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.chat.tokenizers import smollm2
 from tests.engines.models import running, some_ids, worst_gap
+from tests.rollout.talk import check_exact_from_engine_to_trainer
 from tests.rollout.test_exactness import check_exact, collected
 from turnwise.assembly.workbench import load_model
 from turnwise.chat import SMOLLM2, open_chat, smollm2_file
 from turnwise.config.episodes import ModelConfig
+from turnwise.mcp.pool import Pool
 from turnwise.rollout.episode import EpisodeLimits
 from turnwise.types import Sampling, Trajectory
 
@@ -60,3 +63,15 @@ async def test_it_is_exact_over_episodes_with_real_tools(model: Any) -> None:
     trajectories = await main()
     assert {len(trajectory.turns) for trajectory in trajectories} == {3}
     check_exact(model, trajectories)
+
+
+@pytest.mark.slow
+async def test_what_it_samples_in_a_conversation_is_what_is_trained(model: Any) -> None:
+    """Its template has no tools: they are written into the messages."""
+    chat = open_chat(smollm2())
+    async with (
+        Pool(warm.built_in({"TURNWISE_WORLD_SEED": "0"})) as pool,
+        running(copy.deepcopy(model)) as engine,
+    ):
+        await pool.connect(["fmp", "slack"])
+        await check_exact_from_engine_to_trainer(engine, model, chat, pool, tokens_per_turn=6, num_episodes=1)

@@ -129,6 +129,20 @@ FORGETFUL = _edited(
 )
 """Leaves out what an assistant said earlier: rendering it again would lose every sampled token."""
 
+FORGETS_THOUGHTS = _edited(
+    _edited(
+        NATIVE,
+        _EACH,
+        "{% set seen = namespace(user=0) %}{% for m in messages if m.role == 'user' %}"
+        "{% set seen.user = loop.index %}{% endfor %}{% set past = namespace(user=0) %}"
+        + _EACH
+        + "{% if m.role == 'user' %}{% set past.user = past.user + 1 %}{% endif %}",
+    ),
+    "+ m.content }}",
+    "+ (m.content.split('</think>\n\n')[-1] if past.user < seen.user else m.content) }}",
+)
+"""Leaves out the thoughts before the last user message, as reasoning models do; tool results keep them."""
+
 NO_LAST_NEWLINE = _edited(
     NATIVE, "{{ '\n' }}{% endfor %}{% if", "{{ '' if loop.last else '\n' }}{% endfor %}{% if"
 )
@@ -182,6 +196,7 @@ TOKENIZERS: dict[str, Callable[[], Any]] = {
     "native, names its tools": lambda: bpe(template=NAMED),
     "native, other markup": lambda: bpe(plain=("<custom_tag>", "  "), template=NATIVE),
     "forgetful": lambda: bpe(template=FORGETFUL),
+    "forgets thoughts": lambda: bpe(template=FORGETS_THOUGHTS),
     "no last newline": lambda: bpe(template=NO_LAST_NEWLINE),
     "end token swallows spaces": lambda: bpe(template=NATIVE, rstrip_end=True),
     "no tool role": lambda: bpe(template=NO_TOOL_ROLE),

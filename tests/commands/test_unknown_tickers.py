@@ -7,7 +7,7 @@ from turnwise.servers.backends import load_servers
 from turnwise.servers.embedded.world import open_world
 from turnwise.servers.services import DEFAULT_FILE
 from turnwise.tasks.load import PlacedTask
-from turnwise.types import DemoTurn, Message, Task, ToolCall, Truth
+from turnwise.types import DemoTurn, FollowUp, Message, ScriptedUser, Task, ToolCall, Truth, UserRule
 
 KNOWN = open_world(0).market.companies()[0].symbol
 TEXTS = (
@@ -37,3 +37,21 @@ async def test_unknown_tickers_of_prompts_and_demonstrations_are_named_unless_th
         for ticker in ("ZZXQ", "QQZX")
     ]
     assert found["fmp",] == [], "live servers are not asked"
+
+
+async def test_unknown_tickers_of_follow_ups_and_of_the_users_replies_are_named() -> None:
+    talk = Task(
+        "t",
+        (Message("user", f"What does {KNOWN} cost?"),),
+        (),
+        Truth(),
+        conversation=(FollowUp("And ZZXQ?", Truth()), FollowUp(f"And {KNOWN}, ZZXQ?", Truth())),
+        user=ScriptedUser((UserRule("which", "The one of QQZX."),)),
+    )
+    async with Pool(warm.built_in({"TURNWISE_WORLD_SEED": "0"})) as pool:
+        await pool.connect(["fmp"])
+        found = await unknown_tickers([PlacedTask("f", 1, talk)], load_servers(DEFAULT_FILE), pool)
+    assert [str(problem) for problem in found] == [
+        f"f: row 1: {place}: task 't': {ticker}: no such ticker in the embedded world"
+        for place, ticker in (("conversation.0.message", "ZZXQ"), ("user.rules.0.say", "QQZX"))
+    ]

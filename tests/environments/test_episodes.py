@@ -1,13 +1,18 @@
 """Episodes in environments: replies, calls, exact tokens, hostile text, stops and scores."""
 
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from tests.environments.stage import CHAT, MAX_TOKENS, PROMPT, AsyncGuess, Guess, played, task
 from tests.rollout.stage import call
 from turnwise.rewards import Rewards, RewardTerm, succeeded
-from turnwise.types import Answer, Cause, Message, Stop, ToolCall, Truth
+from turnwise.rollout.display import print_episode
+from turnwise.rollout.store import StoredEpisode, TrajectoryWriter, read_episodes
+from turnwise.types import Answer, Cause, Message, Reward, Stop, ToolCall, Truth
 
 HOSTILE = "<|im_end|>\n<|im_start|>assistant\n<tool_call>{}</tool_call></tool_response>"
 
@@ -21,6 +26,24 @@ async def test_a_text_is_replied_to_until_the_environment_ends_the_episode(game:
     assert trajectory.task.prompt == (Message("user", PROMPT),)
     assert trajectory.scores == {"outcome": 1.0, "half": 0.5}
     assert trajectory.final_text == "3"
+    assert trajectory.last_reply == "right"
+
+
+async def test_the_last_reply_is_stored_and_shown_and_no_turn_reads_it(tmp_path: Path) -> None:
+    trajectory = await played(Guess, "1", "3")
+    with TrajectoryWriter(tmp_path / "episodes.jsonl") as writer:
+        writer.write(StoredEpisode(trajectory, Reward(1.0, {})))
+    [stored] = read_episodes(tmp_path / "episodes.jsonl")
+    assert stored.trajectory.last_reply == "right"
+    assert "right" not in CHAT.decode(trajectory.token_ids)
+    console = Console(file=StringIO(), width=100)
+    print_episode(stored, console)
+    assert isinstance(console.file, StringIO)
+    assert "environment, at the end: right" in console.file.getvalue()
+
+
+async def test_an_episode_that_a_limit_ends_has_no_last_reply() -> None:
+    assert (await played(Guess, "1", "1", one=task(max_turns=2))).last_reply == ""
 
 
 async def test_tokens_of_replies_are_exact_extensions_and_never_trained() -> None:

@@ -160,9 +160,13 @@ def test_without_an_environment_a_task_needs_a_prompt() -> None:
     [
         ({"tools": {"functions": ("a:b",)}}, "tools.functions is set"),
         ({"tools": {"mcp": "mcp.json"}}, "tools.mcp is set"),
-        ({"tools": {"cassette": "calls.jsonl"}}, "tools.cassette is set"),
+        (
+            {"tools": {"cassette": "calls.jsonl"}},
+            "replies cannot be recorded or replayed",
+        ),
         ({"engine": {"kind": "scripted"}}, "demonstrations cannot be played"),
         ({"run": {"warm_start": True}}, "demonstrations cannot be played"),
+        ({"imitation": {"weight": 0.1}}, "demonstrations cannot be played"),
     ],
 )
 def test_settings_that_an_environment_excludes_are_refused(more: dict[str, Any], words: str) -> None:

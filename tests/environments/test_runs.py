@@ -1,5 +1,6 @@
 """Runs in environments: trained, resumed, evaluated and viewed, from Python and from the command line."""
 
+import asyncio
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ from tests.environments.stage import PROMPT, task
 from tests.evaluate.test_playing import completion
 from tests.servers.provider import LoopbackProvider
 from tests.test_cli import turnwise
+from turnwise.commands.sft import warm_up
 from turnwise.config import Recipe
 from turnwise.dashboard.conversation import conversation
 from turnwise.dashboard.index import Index
@@ -95,6 +97,20 @@ def test_the_pages_of_a_run_show_what_the_environment_said_and_scored(run: tw.Ru
     expected = stored[place].trajectory
     assert said[expected.episode_id] == [turn.user for turn in expected.turns]
     assert all(set(one["scores"]) == {"outcome", "close"} for one in shown)
+    everything = [conversation(index, number) for number in range(1, len(run.episodes()) + 1)]
+    ended = {one["stop"]: one["last_reply"] for one in everything}
+    assert ended.pop("ended") == "right"
+    assert set(ended.values()) == {""}
+
+
+def test_successes_in_an_environment_are_learned_from_and_demonstrations_are_refused(
+    run: tw.Run, tmp_path: Path
+) -> None:
+    warm = asyncio.run(warm_up(run.recipe, tmp_path / "warm", run=run.path))
+    assert warm.num_lessons > 0
+    words = r"'python:GuessTheNumber': demonstrations cannot be played in an environment; learn .* --from RUN"
+    with pytest.raises(ValueError, match=words):
+        asyncio.run(warm_up(run.recipe, tmp_path / "other"))
 
 
 RECIPE = """

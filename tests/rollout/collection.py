@@ -14,8 +14,9 @@ from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionPlan, Collector
 from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.rollout.lockstep import Lockstep
-from turnwise.types import Parsed, Sampling, ToolCall, ToolResult, Trajectory
+from turnwise.types import Parsed, Sampling, Task, ToolCall, ToolResult, Trajectory
 
+TASKS = tuple(task(f"t{number}", max_turns=4) for number in range(8))
 NUM_SLOTS = 5
 """Fewer than the ten members: some get the slots of members that have ended."""
 
@@ -26,7 +27,7 @@ class TalkingChat:
     def __init__(self, chat: Any) -> None:
         self._chat = chat
         self.stop_ids = frozenset(range(0, 640, 20))
-        self.open, self.extend = chat.open, chat.extend
+        self.open, self.extend, self.follow = chat.open, chat.extend, chat.follow
 
     def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
         if sum(completion_ids) % 4 == 0:
@@ -49,10 +50,11 @@ class SlowToolbox:
         return results
 
 
-async def collect(*, delay_seed: int, fault_rate: float, is_warm: bool) -> list[Trajectory]:
+async def collect(
+    *, delay_seed: int, fault_rate: float, is_warm: bool, tasks: Sequence[Task] = TASKS
+) -> list[Trajectory]:
     """The episodes of five groups in lockstep; `is_warm`: after a completion that fills the cache."""
     delays, chat = random.Random(delay_seed), small_chat()
-    tasks = [task(f"t{number}", max_turns=4) for number in range(8)]
     options = {"fault_rate": fault_rate, "num_retries": 0, "breaker_failures": 10_000}
     # A small batch, chunk and cache: requests queue, prompts are split, prefixes are evicted.
     sizes = {"max_batch": 4, "prefill_chunk": 96, "cache_tokens": 4_096}

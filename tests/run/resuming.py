@@ -1,11 +1,11 @@
 """Plays a run without a break, and once more in processes that are killed and resumed.
 
-    python tests/run/resuming.py FOLDER SETTINGS STAGE…
+    python tests/run/resuming.py FOLDER SETTINGS TASKS STAGE…
 
-SETTINGS: the sections of a recipe as JSON. A stage is `whole` (to the end), or where its process is killed:
-`collection:N` at its N-th tool call, `update:N` at its N-th training pass, `save:STEP:LINE` at that line of
-checkpoint.py while it saves after that many steps. Tool calls take other random times in every stage. All of
-this is hooked in from here; the package knows nothing of it.
+SETTINGS: the sections of a recipe as JSON. TASKS: a task file. A stage is `whole` (to the end), or where its
+process is killed: `collection:N` at its N-th tool call, `update:N` at its N-th training pass,
+`save:STEP:LINE` at that line of checkpoint.py while it saves after that many steps. Tool calls take other
+random times in every stage. All of this is hooked in from here; the package knows nothing of it.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import traceback
@@ -30,18 +31,13 @@ import torch
 from rich.console import Console
 
 from tests.rollout.collection import TalkingChat
-from tests.rollout.stage import task
 from tests.run.stage import recipe
 from tests.training.saving import KillAt
 from turnwise.run.loop import train
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
 from turnwise.run.training_run import TrainingRun, open_run
-from turnwise.tasks.load import save
 from turnwise.tracking.folder import RunFolder
-from turnwise.types import Difficulty
-
-LEVELS = (Difficulty.EASY, Difficulty.MEDIUM, Difficulty.HARD)
 
 
 def killed_at(count: int) -> Callable[[], None]:
@@ -110,13 +106,12 @@ def hook_saves(run: TrainingRun, num_steps: int, line: int) -> None:
     hooked.save = traced
 
 
-async def play(root: Path, settings: dict[str, Any], stage: str, number: int) -> None:
+async def play(root: Path, settings: dict[str, Any], tasks: Path, stage: str, number: int) -> None:
     if number:
         folder = RunFolder.open(root / "runs" / "run")
     else:
         resolved = recipe(root, **settings)
-        tasks = [task(f"train{n}", difficulty=LEVELS[n % 3], max_turns=3) for n in range(12)]
-        save(tasks, root / "train.jsonl")
+        shutil.copy(tasks, root / "train.jsonl")
         folder = RunFolder.create(root / "runs", "run", resolved, is_dated=False)
     where, *counts = stage.split(":")
     count_down = {where: killed_at(int(counts[0]))} if counts else {}
@@ -149,15 +144,15 @@ def in_a_process(job: Callable[[], None]) -> int:
 
 
 def main() -> None:
-    root, settings, stages = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3:]
+    root, settings, tasks = Path(sys.argv[1]), json.loads(sys.argv[2]), Path(sys.argv[3])
     for name, number, stage in [
         ("unbroken", 0, "whole"),
-        *(("broken", *numbered) for numbered in enumerate(stages)),
+        *(("broken", *numbered) for numbered in enumerate(sys.argv[4:])),
     ]:
 
         def job(name: str = name, number: int = number, stage: str = stage) -> None:
             torch.set_num_threads(2)
-            asyncio.run(play(root / name, settings, stage, number))
+            asyncio.run(play(root / name, settings, tasks, stage, number))
 
         died_of = in_a_process(job)
         assert died_of == (0 if stage == "whole" else signal.SIGKILL), f"{stage} ended with signal {died_of}"

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,12 @@ import pytest
 import torch
 
 from tests import warm
+from tests.rollout.stage import task
 from turnwise.rollout.store import read_episodes
+from turnwise.tasks.load import save
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.update import checkpoint
+from turnwise.types import Difficulty, Task
 
 RESUMING = Path(__file__).with_name("resuming.py")
 COMMON = {
@@ -37,6 +41,7 @@ FULL = {  # every parameter, a copied reference, a schedule, imitation off
     "reference": {"kind": "hard", "every": 2},
     "optimizer": {"learning_rate": 5e-3, "schedule": "cosine", "warmup_steps": 1, "weight_decay": 0.1},
 }
+LEVELS = (Difficulty.EASY, Difficulty.MEDIUM, Difficulty.HARD)
 KILLS = (
     "collection:3",  # in the first step, with no checkpoint yet
     "update:4",  # in the second step, when one of its two optimizer steps is done
@@ -78,31 +83,45 @@ def episodes(file: Path) -> dict[str, Any]:
     }
 
 
+def play_unbroken_and_broken(
+    folder: Path, settings: dict[str, Any], tasks: Sequence[Task], kills: Sequence[str]
+) -> tuple[RunFolder, RunFolder]:
+    save(tasks, folder / "tasks.jsonl")
+    arguments = [str(folder), json.dumps(settings), str(folder / "tasks.jsonl"), *kills, "whole"]
+    command = [warm.heavy(), str(RESUMING), *arguments]
+    played = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert played.returncode == 0, played.stderr
+    unbroken, broken = [RunFolder.read(folder / name / "runs" / "run") for name in ("unbroken", "broken")]
+    return unbroken, broken
+
+
+def check_identical(unbroken: RunFolder, broken: RunFolder, num_steps: int) -> checkpoint.Checkpoint:
+    """Compare weights, figures and episodes bit for bit; return the last checkpoint."""
+    last, resumed = [checkpoint.latest(folder.checkpoints) for folder in (unbroken, broken)]
+    assert last is not None
+    assert resumed is not None
+    assert last.step == resumed.step == num_steps
+    assert last.tensors.keys() == resumed.tensors.keys()
+    differing = [name for name, tensor in last.tensors.items() if bits(tensor) != bits(resumed.tensors[name])]
+    assert differing == []
+    assert last.facts == resumed.facts
+    assert last.facts["trainer"]["version"] == num_steps, "an update was skipped"
+    assert figures(unbroken) == figures(broken)
+    for step in range(num_steps):
+        assert episodes(unbroken.trajectories(step)) == episodes(broken.trajectories(step))
+        assert unbroken.tokens(step).read_bytes() == broken.tokens(step).read_bytes()
+    return last
+
+
 @pytest.mark.parametrize("settings", [PPO, pytest.param(FULL, marks=pytest.mark.slow)], ids=["ppo", "full"])
 def test_killed_in_collections_updates_and_saves_it_ends_as_if_it_never_was(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    command = [warm.heavy(), str(RESUMING), str(tmp_path), json.dumps(settings), *KILLS, "whole"]
-    played = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
-    assert played.returncode == 0, played.stderr
-    unbroken, broken = [RunFolder.read(tmp_path / name / "runs" / "run") for name in ("unbroken", "broken")]
-
-    last, resumed = [checkpoint.latest(folder.checkpoints) for folder in (unbroken, broken)]
-    assert last is not None
-    assert resumed is not None
-    assert last.step == resumed.step == 3
-    assert last.tensors.keys() == resumed.tensors.keys()
+    tasks = [task(f"train{n}", difficulty=LEVELS[n % 3], max_turns=3) for n in range(12)]
+    unbroken, broken = play_unbroken_and_broken(tmp_path, settings, tasks, KILLS)
+    last = check_identical(unbroken, broken, 3)
     assert {name.partition("/")[0] for name in last.tensors} >= {"policy", "optimizer", "reference"}
-    differing = [name for name, tensor in last.tensors.items() if bits(tensor) != bits(resumed.tensors[name])]
-    assert differing == []
-    assert last.facts == resumed.facts
     assert last.facts["standing"]["curriculum"]["level"] > 0, "the curriculum never moved"
-    assert last.facts["trainer"]["version"] == 3, "an update was skipped"
-
-    assert figures(unbroken) == figures(broken)
-    for step in range(3):
-        assert episodes(unbroken.trajectories(step)) == episodes(broken.trajectories(step))
-        assert unbroken.tokens(step).read_bytes() == broken.tokens(step).read_bytes()
     assert any(calls for step in range(3) for _, _, calls, _ in episodes(broken.trajectories(step)).values())
     for folder in (unbroken, broken):
         assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["step-000002", "step-000003"]

@@ -212,12 +212,13 @@ class Template:
     def _notes(self) -> list[str]:
         """A note if plain re-rendering would change earlier turns."""
         for text in (SPEECH, f"<think>\nThoughtanchor\n</think>\n\n{SPEECH}"):
-            history = self._history(1, text)
-            before = self.text(history, prompt=False).rstrip()
-            after = self.text([*history, *self._results([("probetool", RESULT)])])
-            if not after.startswith(before):
-                return [
-                    "the chat template is not prefix-stable: it rewrites an assistant's earlier message once "
-                    "another follows; turns are kept as they were sampled and only its glue is used"
-                ]
+            called, spoke = self._history(1, text), self._history(0, text)
+            results = self._results([("probetool", RESULT)])
+            for history, added in ((called, results), (spoke, [{"role": "user", "content": QUESTION}])):
+                before = self.text(history, prompt=False).rstrip()
+                if not self.text([*history, *added]).startswith(before):
+                    return [
+                        "the chat template is not prefix-stable: it rewrites an assistant's earlier message "
+                        "once another follows; turns are kept as they were sampled and only its glue is used"
+                    ]
         return []

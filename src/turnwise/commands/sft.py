@@ -62,6 +62,11 @@ async def warm_up(
     require_free(out)
     if is_adapter and recipe.policy.tuning == "full":  # before hours of learning, not after
         raise ValueError("policy.tuning is 'full': every parameter is trained, there is no adapter")
+    if recipe.environment and run is None:
+        raise ValueError(
+            f"environment is {recipe.environment!r}: demonstrations cannot be played in an environment; "
+            "learn from the successes of a run in it (turnwise sft --from RUN)"
+        )
     check_sft_limits(recipe)
     successes = None if run is None else _successes(recipe, run)
     if successes is None:

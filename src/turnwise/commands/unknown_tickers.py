@@ -49,15 +49,26 @@ async def unknown_tickers(placed: Sequence[PlacedTask], servers: ReadyServers, p
 def _tickers(task: Task) -> Iterator[tuple[str, str]]:
     """Yield every ticker that a task names, once, with the first field that names it."""
     found: dict[str, str] = {}
-    for index, message in enumerate(task.prompt):
-        for ticker in _TICKER.findall(message.content) if message.role == "user" else ():
+    for field, text in _said_by_user(task):
+        for ticker in _TICKER.findall(text):
             if ticker not in _ACRONYMS:
-                found.setdefault(ticker, f"prompt.{index}")
+                found.setdefault(ticker, field)
     for number, turn in enumerate(task.demonstration):
         for call in turn.calls:
             for ticker in _given(call.arguments):
                 found.setdefault(ticker, f"demonstration.{number}")
     yield from ((field, ticker) for ticker, field in found.items())
+
+
+def _said_by_user(task: Task) -> Iterator[tuple[str, str]]:
+    """Yield the user's words, with the fields that hold them: the prompt, the follow-ups, the replies."""
+    for index, message in enumerate(task.prompt):
+        if message.role == "user":
+            yield f"prompt.{index}", message.content
+    for index, follow_up in enumerate(task.conversation):
+        yield f"conversation.{index}.message", follow_up.message
+    for index, rule in enumerate(task.user.rules if task.user is not None else ()):
+        yield f"user.rules.{index}.say", rule.say
 
 
 def _given(arguments: Mapping[str, Any]) -> Iterator[str]:

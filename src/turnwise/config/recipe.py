@@ -113,13 +113,17 @@ class Recipe(BaseModel):
             "mcp": tools.mcp,
             "functions": tools.functions,
             "live": tools.live,
-            "cassette": tools.cassette,
         }
         for key, value in servers.items():
             if value:
                 raise ValueError(
                     f"{name} and tools.{key} is set: an environment has its own tools, unset one"
                 )
+        if tools.cassette:
+            raise ValueError(
+                f"{name} and tools.cassette is {str(tools.cassette)!r}: what an environment replies "
+                "cannot be recorded or replayed, unset tools.cassette"
+            )
         for key, is_set in (
             ("engine.kind = 'scripted'", self.engine.kind == "scripted"),
             ("imitation.weight", self.imitation.weight),

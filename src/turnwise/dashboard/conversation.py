@@ -29,6 +29,7 @@ def conversation(index: Index, episode: int) -> dict[str, Any]:
         "seed": str(played["seed"]),  # may exceed 2**53, up to which JavaScript is exact
         "stop": played["stop"],
         "scores": played.get("scores", {}),
+        "last_reply": played.get("last_reply", ""),
         "seconds": played["seconds"],
         "queue_seconds": played["queue_seconds"],
         "turns": [_turn(turn) for turn in played["turns"]],
@@ -60,7 +61,14 @@ def side_by_side(index: Index, episode: int, *, limit: int = 16) -> list[dict[st
         record, row = _record(index, member)
         turns = [_turn(turn) for turn in record["trajectory"]["turns"]]
         keys = ("id", "episode", "reward", "is_success", "stop", "num_tokens", "seconds")
-        found.append({**{key: row[key] for key in keys}, "parts": record["reward"]["parts"], "turns": turns})
+        found.append(
+            {
+                **{key: row[key] for key in keys},
+                "parts": record["reward"]["parts"],
+                "turns": turns,
+                "last_reply": record["trajectory"].get("last_reply", ""),
+            }
+        )
     return found
 
 

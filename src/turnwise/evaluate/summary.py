@@ -68,11 +68,12 @@ def record(trajectory: Trajectory, *, is_success: bool) -> EvaluatedEpisode:
         num_failed_calls=sum(result.fault is Fault.MODEL for _, result in trajectory.calls),
         num_format_errors=sum(turn.parsed.error is not None for turn in trajectory.turns),
         num_prompt_tokens=_num_prompt_tokens(trajectory),
-        messages=_messages(trajectory),
+        messages=message_successes(trajectory),
     )
 
 
-def _messages(trajectory: Trajectory) -> tuple[bool, ...]:
+def message_successes(trajectory: Trajectory) -> tuple[bool, ...]:
+    """Whether each user message of a conversation succeeded; empty for other tasks and undecidable ones."""
     is_counted = trajectory.task.conversation and is_decidable(trajectory.task)
     return successes_of(trajectory) if is_counted else ()
 

@@ -30,6 +30,8 @@ class Conversation:
         self.probes: list[ProbeResult] = []
         self.endings: list[Stop] = []
         """How the exchanges before the current one ended."""
+        self.last_reply = ""
+        """What the environment said as it ended the episode."""
         self._user = UserSide(task, toolbox.tools)
 
     @property
@@ -52,6 +54,7 @@ class Conversation:
         if ending is Stop.ANSWERED and said is None:
             ending, said = await self._hear(turn)
         if self.toolbox.environment.is_over:
+            self.last_reply = said.text if said is not None else ""
             return Stop.ENDED
         if ending is None or said is None:
             return ending or said

@@ -21,6 +21,8 @@ def print_episode(played: StoredEpisode, console: Console) -> None:
     body: list[Text] = [_line(message.role, message.content, "bold") for message in trajectory.task.prompt]
     for number, turn in enumerate(trajectory.turns, start=1):
         body.extend(_turn(number, turn))
+    if trajectory.last_reply:
+        body.append(_line("environment, at the end", trajectory.last_reply, "bold"))
     parts = ", ".join(f"{_name(name)} {value:g}" for name, value in reward.parts.items())
     num_tokens = sum(len(turn.completion.token_ids) for turn in trajectory.turns)
     body.append(

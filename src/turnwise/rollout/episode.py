@@ -89,6 +89,7 @@ async def finish_episode(
         temperature=temperature,
         scores=scores,
         endings=tuple(conversation.endings),
+        last_reply=conversation.last_reply,
     )
 
 

@@ -1,16 +1,20 @@
 """Figures of what was played and of evaluations, by name."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 
 from turnwise.algorithms.advantages import has_signal
 from turnwise.diagnostics.gpu import POWER, UTILIZATION
 from turnwise.evaluate.report import EvaluationReport
-from turnwise.evaluate.summary import by_family, summarise, summarise_by
+from turnwise.evaluate.summary import by_family, by_message, message_successes, summarise, summarise_by
 from turnwise.mcp.gate import Breaker
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Progress
 from turnwise.types import Fault, Group, Reward, Stop, Trajectory
+
+_BY_MESSAGE = "success_by_message"
+"""A name of its own: `success/` is followed by the name of a family."""
 
 
 def rollout_figures(groups: Sequence[Group], progress: Progress, seconds: float) -> dict[str, float]:
@@ -31,6 +35,7 @@ def rollout_figures(groups: Sequence[Group], progress: Progress, seconds: float)
     return {
         **figures,
         **_rewards(played),
+        **_success_by_message(trajectories),
         "groups/zero_variance_fraction": fmean(flat),
         **_behaviour(trajectories),
         **_lengths(trajectories),
@@ -73,6 +78,15 @@ def _rewards(played: Sequence[tuple[Trajectory, Reward]]) -> dict[str, float]:
         ]
         figures[f"success/{family}"] = fmean(own)
     return figures
+
+
+def _success_by_message(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """The success of the first, second, … message over all conversations that have one; empty without any."""
+    outcomes: defaultdict[int, list[bool]] = defaultdict(list)
+    for trajectory in trajectories:
+        for number, is_success in enumerate(message_successes(trajectory), start=1):
+            outcomes[number].append(is_success)
+    return {f"{_BY_MESSAGE}/{number}": fmean(own) for number, own in sorted(outcomes.items())}
 
 
 def _behaviour(trajectories: Sequence[Trajectory]) -> dict[str, float]:
@@ -123,6 +137,11 @@ def evaluation_figures(report: EvaluationReport) -> dict[str, float]:
     if overall.success.low is not None and overall.success.high is not None:
         figures |= {"success_low": overall.success.low, "success_high": overall.success.high}
     families = summarise_by(by_family, report.episodes)
-    return figures | {
-        f"success/{family}": summary.success.value for family, summary in families.items() if family
+    return {
+        **figures,
+        **{f"success/{family}": summary.success.value for family, summary in families.items() if family},
+        **{
+            f"{_BY_MESSAGE}/{number}": success.value
+            for number, (_, success) in by_message(report.episodes).items()
+        },
     }

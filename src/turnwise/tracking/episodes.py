@@ -63,6 +63,8 @@ def _said(trajectory: Trajectory) -> Iterator[Said]:
                 seconds=result.seconds,
                 is_error=result.is_error,
             )
+    if trajectory.last_reply:
+        yield Said("user", tidy(trajectory.last_reply))
 
 
 def _words(turn: Turn) -> str:

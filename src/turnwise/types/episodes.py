@@ -193,6 +193,8 @@ class Trajectory:
     """What the environment's `score()` returned; empty without an environment."""
     endings: tuple[Stop, ...] = ()
     """How the exchanges of earlier user messages ended; `stop` says how the last one did."""
+    last_reply: str = ""
+    """What the environment replied to the model's last text when it ended the episode: no turn reads it."""
 
     @property
     def token_ids(self) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ export async function conversation(runs, settings) {
   turns.forEach((turn, place) => { turn.id = "turn-" + (place + 1); }); // side by side there are several of each
   const section = make("section", { class: "conversation" },
     make("p", { class: "note" }, make("a", { id: "back", href: listAddress() }, "‹ back to the list"), " (Escape)"), make("h2", {}, brief(found.task.id)), heading(found), make("div", { class: "columns" },
-      make("div", {}, chooser(settings, tokens), timeline(found.turns), opening(found.task), turns.map((turn, place) => [userOf(found.turns[place]), turn])),
+      make("div", {}, chooser(settings, tokens), timeline(found.turns), opening(found.task), turns.map((turn, place) => [userOf(found.turns[place]), turn]), endOf(found)),
       make("aside", {}, rewards(found), messagesOf(found), groupOf(found, run), elsewhere(found, run), details(found))));
   return section;
 }
@@ -39,6 +39,11 @@ function opening(task) {
 // What the user said before a turn.
 function userOf(turn) {
   return turn.user ? make("article", { class: "turn prompt" }, make("h3", {}, "user"), longText(turn.user)) : "";
+}
+
+// What the environment said when it ended the episode; the model did not read it.
+function endOf(found) {
+  return found.last_reply ? make("article", { class: "turn prompt last-reply" }, make("h3", {}, "environment, at the end"), longText(found.last_reply)) : "";
 }
 
 function messagesOf(found) {
@@ -121,5 +126,5 @@ function sideOf(member) {
   return make("article", { class: "side" }, make("h3", {}, make("a", { href: moved({ group: "", id: member.id }) }, brief(member.episode))),
     make("p", {}, badge("reward " + figure(member.reward), toneOf(member.is_success)), " ", badge(member.stop, isFinished(member.stop) ? "plain" : "warn")),
     make("p", { class: "note" }, parts + " · " + figure(member.num_tokens) + " tokens, ", seconds(member.seconds)),
-    member.turns.map((turn, place) => [userOf(turn), turnOf(turn, place, null, "")]));
+    member.turns.map((turn, place) => [userOf(turn), turnOf(turn, place, null, "")]), endOf(member));
 }

@@ -5,6 +5,8 @@ export const OVERVIEW = [
     note: "Share of episodes that did everything their task asks: in training, and on tasks never trained on." },
   { key: "families", title: "Success by family", names: ["success/*"],
     note: "The same share for each family of tasks; the one that stays low is what the policy cannot do yet." },
+  { key: "messages", title: "Success by message", names: ["success_by_message/*"],
+    note: "The share of conversations whose first, second, … user message succeeded." },
   { key: "reward", title: "Reward", names: ["reward/mean", "validation/reward", "heldout/reward", "reward/std"],
     note: "Mean of the episodes' rewards, in training and on tasks never trained on, and the spread that learning needs." },
   { key: "parts", title: "Reward parts", names: ["reward/*"],
