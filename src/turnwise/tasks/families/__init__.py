@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from turnwise.tasks.families.calculations import CALCULATIONS
 from turnwise.tasks.families.changes import CHANGES
+from turnwise.tasks.families.changing_conversations import CHANGING_CONVERSATIONS
 from turnwise.tasks.families.conversations import CONVERSATIONS
 from turnwise.tasks.families.lookups import LOOKUPS
 from turnwise.tasks.families.searches import SEARCHES
@@ -14,7 +15,9 @@ FAMILIES: dict[str, Family] = {
 }
 """Families of one user message, which `tasks make` makes by default."""
 
-CONVERSATION_FAMILIES: dict[str, Family] = {family.name: family for family in CONVERSATIONS}
+CONVERSATION_FAMILIES: dict[str, Family] = {
+    family.name: family for family in (*CONVERSATIONS, *CHANGING_CONVERSATIONS)
+}
 """Families with several user messages, or with a user who replies."""
 
 CONVERSATION_GROUP = "conversations"

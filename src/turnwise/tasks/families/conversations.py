@@ -20,7 +20,7 @@ from turnwise.tasks.family import (
     looked_up,
     plain,
 )
-from turnwise.types import Difficulty, UserRule
+from turnwise.types import Answer, Difficulty, UserRule
 
 _BAR_FIGURES = ("close", "open", "high", "low")
 _NUM_SESSIONS = 250
@@ -184,4 +184,57 @@ MISSING_DAY = Family(
     draft=_missing_day,
 )
 
-CONVERSATIONS = (SAME_FIGURE, CORRECTED_DAY, MISSING_DAY)
+_WITHOUT_QUOTES = ("fmp_search_ticker", "fmp_get_company_profile")
+_QUOTE_ONLY = ("day high", "day low", "volume")
+"""Figures that a quote shows and neither a search nor a profile does."""
+UNAVAILABLE = "unavailable"
+
+
+def _later_tool(material: Material) -> Case:
+    company, what = material.pick(material.companies), material.pick(_QUOTE_ONLY)
+    return Case(
+        words={"symbol": company.symbol, "what": what},
+        form=f'Answer with the number only, or with the word "{UNAVAILABLE}" if no tool of yours shows it.',
+        turns=(),
+        conclude=lambda _: Conclusion(Answer(UNAVAILABLE), UNAVAILABLE),
+        tools=_WITHOUT_QUOTES,
+        later=(
+            Exchange(
+                form=NUMBER,
+                turns=((call("fmp_get_quote", symbol=company.symbol),),),
+                conclude=lambda results: figure_of(results[0], what),
+                known=known_figure(material.market.quote(company.symbol), what),
+                required_tools=("fmp_get_quote",),
+                tools=(*_WITHOUT_QUOTES, "fmp_get_quote"),
+            ),
+        ),
+    )
+
+
+LATER_TOOL = Family(
+    name="later_tool",
+    difficulty=Difficulty.EASY,
+    servers=("fmp",),
+    required_tools=(),
+    phrasings=(
+        "What is today's {what} of {symbol} on FMP?",
+        "Please find out the {what} of {symbol} for today, with FMP's tools.",
+        "I need {symbol}'s {what} of today. Can you get it from FMP?",
+        "Look up today's {what} for {symbol} on FMP, please.",
+        "Which {what} did {symbol} have today, by FMP?",
+        "Could you tell me {symbol}'s {what} today? FMP should have it.",
+    ),
+    follow_ups=(
+        (
+            "You have FMP's quote tool now. Please try again.",
+            "I have added the quote tool. What is it?",
+            "Quotes are available from now on, so please look it up.",
+            "OK, I turned the FMP quotes on. Try once more.",
+            "The quote tool is there now. Can you do it with that?",
+            "I just gave you access to FMP's quotes. Please answer my question now.",
+        ),
+    ),
+    draft=_later_tool,
+)
+
+CONVERSATIONS = (SAME_FIGURE, CORRECTED_DAY, MISSING_DAY, LATER_TOOL)
