@@ -22,7 +22,7 @@ from turnwise.tasks.load import load, save
 from turnwise.tasks.make import Made, make_tasks
 from turnwise.tasks.verdict import episode_of
 from turnwise.tasks.verification import WorldMismatch
-from turnwise.types import Answer, DemoTurn, Stop, Task
+from turnwise.types import Answer, Cause, DemoTurn, Stop, Task
 
 MARKET = open_world(0).market
 COUNTS = {"train": 2, "validation": 1, "test": 1}
@@ -167,14 +167,20 @@ def test_probes_of_an_episode_belong_to_its_messages(made: Made, pool: Pool) -> 
     assert not is_success(episode_of(task, task.demonstration, tuple(pool.tools), is_done=False))
 
 
+def test_a_call_before_its_tool_is_offered_fails_in_the_episode(made: Made, pool: Pool) -> None:
+    [task, *_] = of_family(made, "later_tool")
+    unavailable, look_up, answer = task.demonstration
+    tools = tuple(tool for tool in pool.tools if tool.server == "fmp")
+    early = episode_of(task, (look_up, unavailable, look_up, answer), tools, is_done=True)
+    assert [turn.results[0].cause for turn in early.turns if turn.results] == [Cause.UNKNOWN_TOOL, Cause.OK]
+
+
 def test_families_are_chosen_by_name_or_as_a_group() -> None:
     assert chosen_families(()) == FAMILIES
     assert len(FAMILIES) == 24
     assert chosen_families(["conversations"]) == CONVERSATION_FAMILIES
     assert [*chosen_families(["quote_figure", "later_tool"])] == ["quote_figure", "later_tool"]
-    with pytest.raises(
-        ValueError, match=r"quotes: unknown; the families are quote_figure, .*five_requests"
-    ):
+    with pytest.raises(ValueError, match=r"quotes: unknown; the families are quote_figure, .*five_requests"):
         chosen_families(["quotes"])
 
 

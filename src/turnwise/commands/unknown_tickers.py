@@ -18,7 +18,7 @@ _ARGUMENTS = ("symbol", "ticker", "tickers")
 _ACRONYMS = frozenset(
     (  # noqa: SIM905  # a hundred quoted words would be harder to read
         "AI AM API APR AUM BUY CAGR CEO CFO COO CPI CRM CSV CTO DCF DM EBIT EM EMA EPS ESG EST ET ETF ETFS "
-        "EU EUR EV FAANG FCF FDA FED FOMC FX GAAP GARCH GBP GDP HOLD HTML ID IPO IPOS IR IT JPY JSON KPI "
+        "EU EUR EV FAANG FCF FDA FED FMP FOMC FX GAAP GARCH GBP GDP HOLD HTML ID IPO IPOS IR IT JPY JSON KPI "
         "LLC LLM MACD MCP ML NASDAQ NLP NOT NYSE OHLC OHLCV OK ONLY OR OTC PDF PE PM PNL PR QA QOQ REIT "
         "REITS ROA ROE ROI RSI SEC SELL SMA SQL TIPS TTM TV UI UK URL US USA USD UTC VAR VC VWAP XLSX YOY "
         "YTD"
@@ -49,10 +49,12 @@ async def unknown_tickers(placed: Sequence[PlacedTask], servers: ReadyServers, p
 def _tickers(task: Task) -> Iterator[tuple[str, str]]:
     """Yield every ticker that a task names, once, with the first field that names it."""
     found: dict[str, str] = {}
-    for index, message in enumerate(task.prompt):
-        for ticker in _TICKER.findall(message.content) if message.role == "user" else ():
+    asked = [(f"prompt.{n}", said.content) for n, said in enumerate(task.prompt) if said.role == "user"]
+    asked += [(f"conversation.{n}.message", said.message) for n, said in enumerate(task.conversation)]
+    for field, text in asked:
+        for ticker in _TICKER.findall(text):
             if ticker not in _ACRONYMS:
-                found.setdefault(ticker, f"prompt.{index}")
+                found.setdefault(ticker, field)
     for number, turn in enumerate(task.demonstration):
         for call in turn.calls:
             for ticker in _given(call.arguments):
