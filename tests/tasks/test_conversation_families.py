@@ -14,13 +14,14 @@ from turnwise.rewards import DEFAULT, why_unscorable_by
 from turnwise.rewards.outcome import is_success, successes_of
 from turnwise.servers.embedded.world import open_world
 from turnwise.tasks.check import check_files
+from turnwise.tasks.conversation_cheats import conversation_cheats
 from turnwise.tasks.families import CONVERSATION_FAMILIES, FAMILIES, chosen_families
 from turnwise.tasks.families.changing_conversations import UNDONE_CHANGE
 from turnwise.tasks.families.conversations import LATER_TOOL, MISSING_DAY, SAME_FIGURE
 from turnwise.tasks.family import SPLITS, Case, Conclusion, Family, Material, call, split_of
 from turnwise.tasks.load import load, save
 from turnwise.tasks.make import Made, make_tasks
-from turnwise.tasks.verdict import episode_of
+from turnwise.tasks.verdict import episode_of, why_unsound
 from turnwise.tasks.verification import WorldMismatch
 from turnwise.types import Answer, Cause, DemoTurn, Stop, Task
 
@@ -87,8 +88,10 @@ async def test_what_is_made_passes_the_check_and_can_be_read_again(
 
 def test_no_wording_is_in_two_splits_and_each_split_uses_its_own(made: Made) -> None:
     for family in CONVERSATION_FAMILIES.values():
-        for wordings in (family.phrasings, *family.follow_ups):
-            assert len(set(wordings)) == len(wordings) == 6, family.name
+        parts = [(family.phrasings_for(split), *family.follow_ups_for(split)) for split in SPLITS]
+        for wordings in zip(*parts, strict=True):
+            assert [len(own) for own in wordings] == [4, 1, 1], family.name
+            assert len({wording for own in wordings for wording in own}) == 6, family.name
     for task in made.tasks:
         family = CONVERSATION_FAMILIES[task.family]
         own = (family.phrasings_for(task.split), *family.follow_ups_for(task.split))
@@ -173,6 +176,18 @@ def test_a_call_before_its_tool_is_offered_fails_in_the_episode(made: Made, pool
     tools = tuple(tool for tool in pool.tools if tool.server == "fmp")
     early = episode_of(task, (look_up, unavailable, look_up, answer), tools, is_done=True)
     assert [turn.results[0].cause for turn in early.turns if turn.results] == [Cause.UNKNOWN_TOOL, Cause.OK]
+
+
+def test_the_cheats_of_a_conversation_must_fail_even_if_its_probes_hold(made: Made, pool: Pool) -> None:
+    [task, *_] = of_family(made, "undone_change")
+    turns, last = task.demonstration, task.conversation[-1]
+    cheats = tuple(conversation_cheats([turns[:3], turns[3:6], turns[6:]]))
+    assert why_unsound(task, (), tuple(pool.tools), cheats, is_success) == ""
+    lenient = replace(last, truth=replace(last.truth, writes=None, required_tools=()))
+    unsound = replace(task, conversation=(*task.conversation[:-1], lenient))
+    assert why_unsound(unsound, (), tuple(pool.tools), cheats, is_success) == (
+        "a shortcut earns it: one call left out"
+    )
 
 
 def test_families_are_chosen_by_name_or_as_a_group() -> None:
