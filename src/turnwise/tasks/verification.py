@@ -11,7 +11,7 @@ from turnwise.protocols import Toolbox
 from turnwise.tasks.conversation_cheats import conversation_cheats
 from turnwise.tasks.family import Case, Conclusion, Exchange, Family
 from turnwise.tasks.plan import ExchangeRun, PlanFailed, PlanRun, changes, exchanges_of, follow, holds
-from turnwise.tasks.verdict import Cheat, Earns, episode_of, idle_cheats, why_unsound
+from turnwise.tasks.verdict import Cheat, Earns, episode_of, idle_cheats, shortened, why_unsound
 from turnwise.tasks.worlds import EMBEDDED_WORLD
 from turnwise.types import ExpectedWrite, FollowUp, Message, ScriptedUser, Task, Tool, ToolCall, Truth
 
@@ -84,15 +84,16 @@ async def verified(
     withheld = sorted(name for name in needed if not _fits(name, task.leased_tools))
     if withheld:
         return Rejected(draft.task_id, f"{withheld[0]} is needed and not offered")
-    cheats = [*_cheats(first), *guesses]
+    cheats = [*_cheats(draft.case, first), *guesses]
     why = "" if earns is None else why_unsound(task, (first, second), known, cheats, earns)
     return Rejected(draft.task_id, why) if why else task
 
 
-def _cheats(played: PlanRun) -> list[Cheat]:
-    if len(played.exchanges) > 1:
+def _cheats(case: Case, played: PlanRun) -> list[Cheat]:
+    """Return what must earn nothing. A plan of one message may make calls that its prompt leaves open."""
+    if case.later:
         return list(conversation_cheats([exchange.turns for exchange in played.exchanges]))
-    return idle_cheats(played)
+    return [*idle_cheats(played), *(shortened(played) if case.question is not None else ())]
 
 
 def _fits(name: str, patterns: Sequence[str] | None) -> bool:
