@@ -23,7 +23,7 @@ from turnwise.config import Recipe, load_recipe
 from turnwise.mcp.pool import Pool
 from turnwise.rewards.outcome import is_success
 from turnwise.servers.embedded.world import open_world
-from turnwise.tasks.families import FAMILIES
+from turnwise.tasks.families import chosen_families
 from turnwise.tasks.make import make_tasks
 from turnwise.training.packing.samples import Sample
 from turnwise.types import (
@@ -140,7 +140,7 @@ async def test_demonstrations_that_do_not_earn_their_outcome_are_dropped_with_th
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the Python server's sandbox needs Linux")
 async def test_lessons_of_built_in_families_equal_the_played_ones(tmp_path: Path) -> None:
-    families = {name: FAMILIES[name] for name in ("quote_figure", "average_close", "post_figure")}
+    families = chosen_families(["quote_figure", "average_close", "post_figure", "conversations"])
     recipe = load_recipe(
         None,
         [

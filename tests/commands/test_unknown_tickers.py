@@ -1,5 +1,7 @@
 """Tickers that the embedded world lacks are named; those it has, and other words in capitals, are not."""
 
+from typing import Any
+
 from tests import warm
 from turnwise.commands.unknown_tickers import unknown_tickers
 from turnwise.mcp.pool import Pool
@@ -12,17 +14,23 @@ from turnwise.types import DemoTurn, FollowUp, Message, ScriptedUser, Task, Tool
 KNOWN = open_world(0).market.companies()[0].symbol
 TEXTS = (
     f"Compare ZZXQ with $QQZX and {KNOWN}: ZZXQ first.",
-    f"Give the CEO of {KNOWN} and its P/E, EPS and S&P 500 weight as JSON, in USD.",
+    f"Give the CEO of {KNOWN} and its P/E, EPS and S&P 500 weight as JSON, in USD, from FMP.",
     "How much?",
+    f"What does {KNOWN} cost?",
 )
 CALLS = (ToolCall("1", "fmp_get_quote", {"symbol": "ZZXQ"}), ToolCall("2", "x", {"tickers": "QQZX"}))
 
 
-async def test_unknown_tickers_of_prompts_and_demonstrations_are_named_unless_the_server_is_live() -> None:
-    demonstrations = ((), (), (DemoTurn("", CALLS), DemoTurn("1")))
+async def test_unknown_tickers_of_messages_and_demonstrations_are_named_unless_the_server_is_live() -> None:
+    parts: tuple[dict[str, Any], ...] = (
+        {},
+        {},
+        {"demonstration": (DemoTurn("", CALLS), DemoTurn("1"))},
+        {"conversation": (FollowUp(f"And {KNOWN}?", Truth()), FollowUp("And ZZXQ and QQZX?", Truth()))},
+    )
     tasks = [
-        PlacedTask("f", row, Task(f"t{row}", (Message("user", text),), (), Truth(), demonstration=turns))
-        for row, (text, turns) in enumerate(zip(TEXTS, demonstrations, strict=True), 1)
+        PlacedTask("f", row, Task(f"t{row}", (Message("user", text),), (), Truth(), **more))
+        for row, (text, more) in enumerate(zip(TEXTS, parts, strict=True), 1)
     ]
     found = {}
     async with Pool(warm.built_in({"TURNWISE_WORLD_SEED": "0"})) as pool:
@@ -30,7 +38,11 @@ async def test_unknown_tickers_of_prompts_and_demonstrations_are_named_unless_th
         for live in ((), ("fmp",)):
             servers = load_servers(DEFAULT_FILE, live=live, variables={"FMP_API_KEY": "k"})
             found[live] = [str(problem) for problem in await unknown_tickers(tasks, servers, pool)]
-    places = ("row 1: prompt.0: task 't1'", "row 3: demonstration.0: task 't3'")
+    places = (
+        "row 1: prompt.0: task 't1'",
+        "row 3: demonstration.0: task 't3'",
+        "row 4: conversation.1.message: task 't4'",
+    )
     assert found[()] == [
         f"f: {place}: {ticker}: no such ticker in the embedded world"
         for place in places

@@ -31,8 +31,9 @@ from turnwise.tasks.family import (
     split_of,
 )
 from turnwise.tasks.load import save
-from turnwise.tasks.make import Made, WorldMismatch, make_tasks
+from turnwise.tasks.make import Made, make_tasks
 from turnwise.tasks.plan import ToolsDown
+from turnwise.tasks.verification import WorldMismatch
 from turnwise.types import Answer, Difficulty, ExpectedWrite, StateProbe
 
 MARKET = open_world(0).market

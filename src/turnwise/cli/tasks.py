@@ -28,7 +28,13 @@ def make(
     validation: Annotated[int, typer.Option(help="Tasks of each family for validation.")] = 4,
     test: Annotated[int, typer.Option(help="Tasks of each family held out for testing.")] = 4,
     seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
-    family: Annotated[list[str] | None, typer.Option(help="Only these families; all by default.")] = None,
+    family: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only these families, or `conversations` for all those with several messages; all with one "
+            "message by default."
+        ),
+    ] = None,
     world_seed: Annotated[int, typer.Option(help="Seed of the embedded world.")] = 0,
 ) -> None:
     """Make verified tasks over the embedded world. Every reference plan is run twice on real servers.
@@ -44,15 +50,16 @@ def make(
     from turnwise.rewards.outcome import is_success
     from turnwise.servers.embedded.world import open_world
     from turnwise.servers.services import DEFAULT_FILE
-    from turnwise.tasks.families import FAMILIES
+    from turnwise.tasks.families import chosen_families
     from turnwise.tasks.load import check_new, save_new
-    from turnwise.tasks.make import Made, WorldMismatch, make_tasks
+    from turnwise.tasks.make import Made, make_tasks
     from turnwise.tasks.plan import ToolsDown
+    from turnwise.tasks.verification import WorldMismatch
 
-    for name in family or ():
-        if name not in FAMILIES:
-            fail(f"--family {name}: unknown; the families are {', '.join(FAMILIES)}")
-    chosen = {name: FAMILIES[name] for name in family or FAMILIES}
+    try:
+        chosen = chosen_families(family or ())
+    except ValueError as error:
+        fail(f"--family {error}")
     counts = {"train": train, "validation": validation, "test": test}
     for split in counts:
         check_new(folder / f"{split}.jsonl")

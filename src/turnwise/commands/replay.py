@@ -17,9 +17,9 @@ from turnwise.rewards.outcome import is_decidable, successes_of
 from turnwise.rollout.conversation import Conversation
 from turnwise.rollout.episode import EpisodeLimits, finish_episode, with_call_ids
 from turnwise.tasks.load import PlacedTask
-from turnwise.tasks.make import Rejected
 from turnwise.tasks.plan import ToolsDown
 from turnwise.tasks.recording import Recording
+from turnwise.tasks.verification import Rejected
 from turnwise.types import (
     Completion,
     DemoTurn,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from turnwise.tasks.facts import CompanyFacts, MarketFacts
-from turnwise.types import Answer, Difficulty, ExpectedWrite, Matcher, StateProbe
+from turnwise.types import Answer, Difficulty, ExpectedWrite, Matcher, StateProbe, UserRule
 
 T = TypeVar("T")
 
@@ -54,11 +54,17 @@ class Conclusion:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One task of a family before verification."""
+class Question:
+    """What the plan asks the user before its first call, and when a scripted user replies to such a text."""
 
-    words: Mapping[str, str]
-    """Values for the placeholders in the phrasing."""
+    text: str
+    rule: UserRule
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The plan for one user message; results are those of all calls since the first message."""
+
     form: str
     """The instruction on how to answer: briefly, so that the answer can be checked."""
     turns: tuple[tuple[PlanStep, ...], ...]
@@ -66,8 +72,39 @@ class Case:
     conclude: Callable[[Results], Conclusion]
     known: str | float | None = None
     """The answer according to the world itself, without the tools; None if only the tools have it."""
+    required_tools: tuple[str, ...] = ()
+    """As `Family.required_tools`, for a further message."""
+    tools: tuple[str, ...] | None = None
+    """Shell patterns of the tools offered from this message on; None: as before."""
+    question: Question | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One task of a family before verification: the plan for its prompt, and for further messages."""
+
+    words: Mapping[str, str]
+    """Values for the placeholders in the phrasings of all messages."""
+    form: str
+    turns: tuple[tuple[PlanStep, ...], ...]
+    conclude: Callable[[Results], Conclusion]
+    known: str | float | None = None
     parse: Callable[[str], Any] = parsed_json
     """Turns the text of a result into what `turns` and `conclude` read."""
+    tools: tuple[str, ...] | None = None
+    question: Question | None = None
+    later: tuple[Exchange, ...] = ()
+    """One for each further message of the family."""
+    guesses: tuple["Case", ...] = ()
+    """Cases with the same prompt whose plans guess what this one asks the user; they must earn nothing."""
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """The plan for the prompt, then those for the further messages."""
+        first = Exchange(
+            self.form, self.turns, self.conclude, self.known, tools=self.tools, question=self.question
+        )
+        return (first, *self.later)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +149,20 @@ class Family:
     """Tools that the phrasings ask for: an answer given without calling them was guessed."""
     phrasings: tuple[str, ...]
     draft: Callable[[Material], Case]
+    follow_ups: tuple[tuple[str, ...], ...] = ()
+    """The phrasings of each further user message."""
 
     def phrasings_for(self, split: str) -> tuple[str, ...]:
         """Return one split's phrasings; splits share none, so that held-out wordings are not trained on."""
-        return {
-            "train": self.phrasings[:-2],
-            "validation": self.phrasings[-2:-1],
-            "test": self.phrasings[-1:],
-        }[split]
+        return _of_split(self.phrasings, split)
+
+    def follow_ups_for(self, split: str) -> tuple[tuple[str, ...], ...]:
+        """Return one split's phrasings of each further message."""
+        return tuple(_of_split(phrasings, split) for phrasings in self.follow_ups)
+
+
+def _of_split(phrasings: tuple[str, ...], split: str) -> tuple[str, ...]:
+    return {"train": phrasings[:-2], "validation": phrasings[-2:-1], "test": phrasings[-1:]}[split]
 
 
 def split_of(symbol: str) -> str:

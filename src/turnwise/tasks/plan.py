@@ -1,7 +1,7 @@
 """Carry out a task's reference plan with real tools and record the demonstration."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,32 +19,60 @@ class ToolsDown(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class ExchangeRun:
+    """What the plan did for one user message: its turns, the last of which is the answer."""
+
+    turns: tuple[DemoTurn, ...]
+    conclusion: Conclusion
+
+
+@dataclass(frozen=True, slots=True)
 class PlanRun:
     """One execution of a plan, in one lease."""
 
-    demonstration: tuple[DemoTurn, ...]
-    conclusion: Conclusion
+    exchanges: tuple[ExchangeRun, ...]
     probe_answers: tuple[ToolResult, ...] = ()
     """What the probes answered after the plan, if they were asked."""
 
+    @property
+    def demonstration(self) -> tuple[DemoTurn, ...]:
+        """The turns of all exchanges."""
+        return tuple(turn for exchange in self.exchanges for turn in exchange.turns)
+
+    @property
+    def conclusions(self) -> tuple[Conclusion, ...]:
+        """The conclusion of each exchange."""
+        return tuple(exchange.conclusion for exchange in self.exchanges)
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """That of the prompt, which is the only one without further messages."""
+        return self.exchanges[0].conclusion
+
 
 async def follow(case: Case, toolbox: Toolbox) -> PlanRun:
-    """Make the plan's calls turn by turn, and derive the conclusion from the results."""
-    turns: list[DemoTurn] = []
+    """Make the plan's calls turn by turn, and derive the conclusions from the results."""
+    return PlanRun(tuple([exchange async for exchange in exchanges_of(case, toolbox)]))
+
+
+async def exchanges_of(case: Case, toolbox: Toolbox) -> AsyncIterator[ExchangeRun]:
+    """Yield the exchanges of a plan; the state of the servers can be read between them."""
     results: list[Any] = []
-    number = 0
-    for steps in case.turns:
-        calls = []
-        for step in steps:
-            number += 1
-            calls.append(ToolCall(f"call_{number}", step.tool, _read(step.arguments, results)))
-        answers = await answers_to(calls, toolbox)
-        results.extend(case.parse(answer.content) for answer in answers)
-        # Durations and retries differ between runs; the task files must not.
-        kept = tuple(replace(answer, seconds=0.0, num_retries=0) for answer in answers)
-        turns.append(DemoTurn("", tuple(calls), kept))
-    conclusion = _read(case.conclude, results)
-    return PlanRun((*turns, DemoTurn(conclusion.text)), conclusion)
+    for exchange in case.exchanges:
+        turns = [DemoTurn(exchange.question.text)] if exchange.question is not None else []
+        for steps in exchange.turns:
+            first = len(results) + 1
+            calls = [
+                ToolCall(f"call_{number}", step.tool, _read(step.arguments, results))
+                for number, step in enumerate(steps, first)
+            ]
+            answers = await answers_to(calls, toolbox)
+            results.extend(case.parse(answer.content) for answer in answers)
+            # Durations and retries differ between runs; the task files must not.
+            kept = tuple(replace(answer, seconds=0.0, num_retries=0) for answer in answers)
+            turns.append(DemoTurn("", tuple(calls), kept))
+        conclusion = _read(exchange.conclude, results)
+        yield ExchangeRun((*turns, DemoTurn(conclusion.text)), conclusion)
 
 
 async def holds(probe: StateProbe, toolbox: Toolbox) -> bool:
@@ -67,10 +95,10 @@ def all_hold(probes: Sequence[StateProbe], answers: Sequence[ToolResult]) -> boo
     )
 
 
-def changes(played: PlanRun, toolbox: Toolbox) -> list[ToolCall]:
-    """Return the plan's calls to tools that are not read-only."""
+def changes(played: ExchangeRun, toolbox: Toolbox) -> list[ToolCall]:
+    """Return the exchange's calls to tools that are not read-only."""
     writers = {tool.name for tool in toolbox.tools if not tool.is_read_only}
-    return [call for turn in played.demonstration for call in turn.calls if call.name in writers]
+    return [call for turn in played.turns for call in turn.calls if call.name in writers]
 
 
 async def answers_to(calls: Sequence[ToolCall], toolbox: Toolbox) -> list[ToolResult]:
