@@ -253,9 +253,17 @@ def task_of(row: Mapping[str, Any]) -> Task:
         return _TaskRow.model_validate(_in_full(row)).build()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
         value = "" if first["type"] == "missing" else f", got {shown(first['input'])}"
-        raise RowError(field, f"{first['msg']}{value}") from None
+        raise RowError(_field(first["loc"], first["type"]), f"{first['msg']}{value}") from None
+
+
+def _field(place: tuple[int | str, ...], kind: str) -> str:
+    """Return where an error is; pydantic writes the value of user.kind into the place."""
+    if kind.startswith("union_tag"):
+        place = (*place, "kind")
+    elif place[0] == "user":
+        place = (*place[:1], *place[2:])
+    return ".".join(str(part) for part in place)
 
 
 def _in_full(row: Mapping[str, Any]) -> dict[str, Any]:
