@@ -26,7 +26,7 @@ class TalkingChat:
     def __init__(self, chat: Any) -> None:
         self._chat = chat
         self.stop_ids = frozenset(range(0, 640, 20))
-        self.open, self.extend = chat.open, chat.extend
+        self.open, self.extend, self.follow = chat.open, chat.extend, chat.follow
 
     def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
         if sum(completion_ids) % 4 == 0:

@@ -39,7 +39,7 @@ from turnwise.run.stopping import Stopping
 from turnwise.run.training_run import TrainingRun, open_run
 from turnwise.tasks.load import save
 from turnwise.tracking.folder import RunFolder
-from turnwise.types import Difficulty
+from turnwise.types import Difficulty, ModelUser
 
 LEVELS = (Difficulty.EASY, Difficulty.MEDIUM, Difficulty.HARD)
 
@@ -115,7 +115,8 @@ async def play(root: Path, settings: dict[str, Any], stage: str, number: int) ->
         folder = RunFolder.open(root / "runs" / "run")
     else:
         resolved = recipe(root, **settings)
-        tasks = [task(f"train{n}", difficulty=LEVELS[n % 3], max_turns=3) for n in range(12)]
+        user = ModelUser("Ann", "Have it written.", 1) if resolved.user.model else None
+        tasks = [task(f"train{n}", difficulty=LEVELS[n % 3], max_turns=3, user=user) for n in range(12)]
         save(tasks, root / "train.jsonl")
         folder = RunFolder.create(root / "runs", "run", resolved, is_dated=False)
     where, *counts = stage.split(":")

@@ -37,6 +37,7 @@ FULL = {  # every parameter, a copied reference, a schedule, imitation off
     "reference": {"kind": "hard", "every": 2},
     "optimizer": {"learning_rate": 5e-3, "schedule": "cosine", "warmup_steps": 1, "weight_decay": 0.1},
 }
+USERS = {**PPO, "user": {"model": "model"}}  # a second engine, which plays the users
 KILLS = (
     "collection:3",  # in the first step, with no checkpoint yet
     "update:4",  # in the second step, when one of its two optimizer steps is done
@@ -72,13 +73,18 @@ def episodes(file: Path) -> dict[str, Any]:
             played.trajectory.token_ids,
             played.trajectory.logprobs,
             [result.content for _, result in played.trajectory.calls],
+            [turn.user for turn in played.trajectory.turns],
             played.reward,
         )
         for played in read_episodes(file)
     }
 
 
-@pytest.mark.parametrize("settings", [PPO, pytest.param(FULL, marks=pytest.mark.slow)], ids=["ppo", "full"])
+@pytest.mark.parametrize(
+    "settings",
+    [PPO, pytest.param(FULL, marks=pytest.mark.slow), pytest.param(USERS, marks=pytest.mark.slow)],
+    ids=["ppo", "full", "users"],
+)
 def test_killed_in_collections_updates_and_saves_it_ends_as_if_it_never_was(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
@@ -103,6 +109,10 @@ def test_killed_in_collections_updates_and_saves_it_ends_as_if_it_never_was(
     for step in range(3):
         assert episodes(unbroken.trajectories(step)) == episodes(broken.trajectories(step))
         assert unbroken.tokens(step).read_bytes() == broken.tokens(step).read_bytes()
-    assert any(calls for step in range(3) for _, _, calls, _ in episodes(broken.trajectories(step)).values())
+    assert any(
+        calls for step in range(3) for _, _, calls, _, _ in episodes(broken.trajectories(step)).values()
+    )
     for folder in (unbroken, broken):
         assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["step-000002", "step-000003"]
+    said = [said for step in range(3) for *_, said, _ in episodes(broken.trajectories(step)).values()]
+    assert any(map(any, said)) == ("user" in settings)
