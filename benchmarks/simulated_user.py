@@ -48,7 +48,7 @@ from turnwise.types import END_WORD, Group, Message, ModelUser, Sampling, Stop, 
 TASKS = Path(__file__).resolve().parents[1] / "recipes" / "cpu" / "train.jsonl"
 GROUP_SIZE = 4
 NUM_PARALLEL = 32
-PATIENCE = EndpointPatience(num_attempts=4, attempt_seconds=10.0, total_seconds=60.0, backoff_seconds=0.05)
+PATIENCE = EndpointPatience(num_attempts=4, attempt_seconds=30.0, total_seconds=150.0, backoff_seconds=0.05)
 PERSONAS = ("a trader in a hurry", "a polite beginner", "an analyst who checks every figure")
 TEMPORARY = (
     "status 429",
@@ -250,6 +250,8 @@ async def _user(recipe: Recipe, faults: Faults) -> AsyncIterator[CountedUser]:
 def problems_of(done: Outcome, plain: Outcome, num_groups: int) -> Iterator[str]:
     """Yield what must not happen, given the same conversations without faults."""
     progress, episodes = done.progress, done.episodes
+    if plain.progress.num_lost:
+        yield f"{plain.progress.num_lost} episodes lost without faults: {plain.progress.last_failure}"
     if len(done.groups) != num_groups:
         yield f"{len(done.groups)} groups, {num_groups} were asked for"
     if len({group.task.id for group in done.groups}) != len(done.groups):
@@ -263,8 +265,12 @@ def problems_of(done: Outcome, plain: Outcome, num_groups: int) -> Iterator[str]
         yield f"{progress.num_started} started, {progress.num_finished} finished, {progress.num_lost} lost"
     if progress.failures != Counter({Stop.USER_DOWN: done.user.num_down} if done.user.num_down else {}):
         yield f"{done.user.num_down} episodes lost their user, and {dict(progress.failures)} were counted"
+    expected_episodes = plain.episodes
     for name, (trajectory, score) in episodes.items():
-        expected, expected_score = plain.episodes[name]
+        if name not in expected_episodes:
+            yield f"{name}: lost without faults"
+            continue
+        expected, expected_score = expected_episodes[name]
         if score != expected_score:
             yield f"{name}: scored {score}, without faults {expected_score}"
         if [turn.user for turn in trajectory.turns] != [turn.user for turn in expected.turns]:
@@ -285,9 +291,10 @@ def tasks_of(count: int) -> list[Task]:
 async def compare(num_conversations: int, seed: int, rate: float = 0.3) -> tuple[Outcome, Outcome, list[str]]:
     """Play the conversations without and with faults; the latter may refill from spare tasks."""
     num_groups = num_conversations // GROUP_SIZE
-    tasks = tasks_of(num_groups + max(4, num_groups // 8))
+    tasks = tasks_of(num_groups + max(2, num_groups // 12))
     async with open_workbench(Recipe(seed=seed), tasks) as bench:
         plain = await collect(bench, tasks, len(tasks), Faults(seed, 0.0))
+        print(f"without faults: {len(plain.episodes)} conversations in {plain.seconds:.0f} s", flush=True)
         done = await collect(bench, tasks, num_groups, Faults(seed, rate))
     return plain, done, list(problems_of(done, plain, num_groups))
 
