@@ -124,10 +124,8 @@ async def play(trial: Trial, pool: Pool, episode_id: str) -> Trajectory:
         return Stop.MAX_TURNS
 
     async with pool.lease(servers, episode_id, allow=task.leased_tools) as toolbox:
-        conversation = Conversation(task, toolbox)
-        return await finish_episode(
-            act(conversation), conversation, episode_id=episode_id, seed=0, limits=EpisodeLimits()
-        )
+        conversation = Conversation(task, toolbox, episode_id=episode_id)
+        return await finish_episode(act(conversation), conversation, limits=EpisodeLimits())
 
 
 async def judge(trial: Trial, pool: Pool, episode_id: str) -> Violation | None:

@@ -110,11 +110,10 @@ class Episode:
         async def stop() -> Stop:
             return Stop.ANSWERED if is_ended and not last.get("tool_calls") else Stop.TRUNCATED
 
-        conversation = Conversation(self._task, await asyncio.wrap_future(self._toolbox))
+        toolbox = await asyncio.wrap_future(self._toolbox)
+        conversation = Conversation(self._task, toolbox, episode_id=self._name)
         conversation.turns += turns
-        trajectory = await finish_episode(
-            stop(), conversation, episode_id=self._name, seed=0, limits=EpisodeLimits()
-        )
+        trajectory = await finish_episode(stop(), conversation, limits=EpisodeLimits())
         return (await rewards.score(trajectory)).total
 
 

@@ -46,6 +46,7 @@ _MODULES = {
         "FollowUp",
         "Matcher",
         "Message",
+        "ModelUser",
         "Recipe",
         "ScriptedUser",
         "StoredEpisode",

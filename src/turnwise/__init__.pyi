@@ -26,6 +26,7 @@ from turnwise.api.vocabulary import EnvironmentDown as EnvironmentDown
 from turnwise.api.vocabulary import FollowUp as FollowUp
 from turnwise.api.vocabulary import Matcher as Matcher
 from turnwise.api.vocabulary import Message as Message
+from turnwise.api.vocabulary import ModelUser as ModelUser
 from turnwise.api.vocabulary import Recipe as Recipe
 from turnwise.api.vocabulary import ScriptedUser as ScriptedUser
 from turnwise.api.vocabulary import StoredEpisode as StoredEpisode

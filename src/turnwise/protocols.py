@@ -17,6 +17,7 @@ from turnwise.types import (
     ToolCall,
     ToolResult,
     Trajectory,
+    Turn,
 )
 
 PROBE_TOKENS = 20_000
@@ -209,6 +210,21 @@ class Chat(Protocol):
     def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
         """Parse sampled ids; never raises, never invents a call."""
         ...
+
+
+class UserModel(Protocol):
+    """Plays the users of tasks with a `ModelUser`."""
+
+    async def reply(self, task: Task, turns: Sequence[Turn], *, episode_id: str, seed: int) -> str:
+        """Return what the user says after the last turn, `END_WORD` to end the exchange. Raises UserDown.
+
+        The same task, turns and seed get the same reply.
+        """
+        ...
+
+
+class UserDown(Exception):
+    """The model that plays the user has failed: the episode is dropped and played again."""
 
 
 class Rewarder(Protocol):

@@ -31,6 +31,8 @@ from turnwise.types import (
     Cause,
     DemoTurn,
     FollowUp,
+    Message,
+    ModelUser,
     ScriptedUser,
     Task,
     ToolCall,
@@ -95,10 +97,22 @@ def talking_task() -> Task:
     )
 
 
+def spoken_task() -> Task:
+    """As `talking_task`, with a user that a model plays: its words are in the demonstration."""
+    first, second, *rest = talking_task().demonstration
+    return replace(
+        talking_task(),
+        id="spoken",
+        prompt=(Message("user", "Ask me, then say done."),),
+        user=ModelUser("Ann", "Say which."),
+        demonstration=(first, replace(second, user=HOSTILE + "!"), *rest),
+    )
+
+
 async def test_a_recorded_lesson_is_the_played_one_token_for_token(folder: Path) -> None:
-    tasks = [shown_task(), task("bare"), hostile_task(), talking_task()]
+    tasks = [shown_task(), task("bare"), hostile_task(), talking_task(), spoken_task()]
     recorded, played = await both_ways(roomy(folder), tasks)
-    assert [lesson.task_id for lesson in recorded] == ["shown", "hostile", "talking"]
+    assert [lesson.task_id for lesson in recorded] == ["shown", "hostile", "talking", "spoken"]
     for ours, theirs in zip(recorded, played.lessons, strict=True):
         for name in ("token_ids", "loss_mask", "turns", "turn_rewards", "task_id"):
             assert getattr(ours, name) == getattr(theirs, name)

@@ -17,7 +17,7 @@ from turnwise.evaluate.playing import evaluate_recipe, play_groups
 from turnwise.run.dry import dry_run
 from turnwise.servers.backends import load_servers
 from turnwise.tasks.load import load, save
-from turnwise.types import Difficulty, Truth
+from turnwise.types import Difficulty, ModelUser, Truth
 
 
 def found_by_all(settings: Recipe, folder: Path) -> str:
@@ -83,3 +83,15 @@ def test_a_prompt_without_room_is_refused(settings: Recipe) -> None:
 def test_imitation_without_a_demonstration_is_refused(settings: Recipe, tmp_path: Path) -> None:
     imitating = override_recipe(settings, ["imitation.weight=0.1"])
     assert "no task of tasks.train has a demonstration" in found_by_all(imitating, tmp_path)
+
+
+def test_a_user_that_a_model_plays_needs_a_model_in_the_recipe(settings: Recipe, tmp_path: Path) -> None:
+    file = tmp_path / "train.jsonl"
+    *sound, last = load(file)
+    save([*sound, replace(last, user=ModelUser("Ann", "Buy."))], file)
+    problem = found_by_all(settings, tmp_path)
+    assert f"task {last.id!r}: user.kind is 'model'" in problem
+    assert "user.model" in problem
+    missing = override_recipe(settings, ["user.model=no/such/folder/anywhere"])
+    with pytest.raises(ValueError, match=r"user\.model: "):
+        run_it(missing)

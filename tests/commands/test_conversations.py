@@ -1,4 +1,4 @@
-"""The conversation of the guide: checked, filled in with real results and played, by the commands."""
+"""The conversations of the guide: checked, filled in with real results and played, by the commands."""
 
 import json
 import re
@@ -17,8 +17,9 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "conversations.md"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    [example] = re.findall(r"```json\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-    (tmp_path / "talk.jsonl").write_text(f"{json.dumps(json.loads(example))}\n")
+    examples = re.findall(r"```json\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    for name, example in zip(("talk", "spoken"), examples, strict=True):
+        (tmp_path / f"{name}.jsonl").write_text(f"{json.dumps(json.loads(example))}\n")
     return tmp_path
 
 
@@ -55,3 +56,19 @@ def test_a_demonstration_that_fails_a_message_is_not_filled_in(folder: Path) -> 
     ran = turnwise("tasks", "check", "talk.jsonl", "--fill", "filled.jsonl", cwd=folder)
     assert ran.code != 0
     assert "message 1 is not answered as asked" in ran.out + ran.err
+
+
+def test_a_demonstration_with_a_user_that_a_model_plays_is_played_with_its_words(folder: Path) -> None:
+    ran = turnwise("tasks", "check", "spoken.jsonl", "--fill", "filled.jsonl", cwd=folder)
+    assert ran.code == 0, ran
+    [task] = load(folder / "filled.jsonl")
+    assert [turn.user for turn in task.demonstration] == ["", "KALDJ", ""]
+    options = ("--groups", "1", "--set", "rollout.group_size=1", "--out", "out.jsonl")
+    ran = turnwise("rollout", "--tasks", "filled.jsonl", "--script", *options, cwd=folder)
+    assert ran.code == 0, ran
+    [played] = read_episodes(folder / "out.jsonl")
+    assert played.trajectory.stop is Stop.ENDED_BY_USER
+    assert is_success(played.trajectory)
+    ran = turnwise("rollout", "--tasks", "filled.jsonl", *options, cwd=folder)
+    assert ran.code != 0
+    assert "user.kind is 'model', and the recipe does not set user.model" in ran.err

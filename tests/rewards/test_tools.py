@@ -79,7 +79,18 @@ def test_a_truth_that_doing_nothing_would_satisfy_is_an_error(truth: Truth) -> N
         is_success(episode(truth, said("x")))
 
 
-@pytest.mark.parametrize("stop", [stop for stop in Stop if stop not in (Stop.ANSWERED, Stop.ENDED)])
+ENDED_IN_WORDS = (Stop.ANSWERED, Stop.ENDED, Stop.ENDED_BY_USER)
+
+
+@pytest.mark.parametrize("stop", ENDED_IN_WORDS)
+def test_an_episode_that_ended_in_words_can_succeed(stop: Stop) -> None:
+    truth = Truth(answer=Answer("x"), required_tools=(QUOTE,))
+    assert is_success(episode(truth, did(QUOTE), said("x"), stop=stop))
+    assert not is_success(episode(truth, did(QUOTE), said("y"), stop=stop))
+    assert not is_success(episode(Truth(ends_with=POST), did(QUOTE), said("x"), stop=Stop.ENDED_BY_USER))
+
+
+@pytest.mark.parametrize("stop", [stop for stop in Stop if stop not in ENDED_IN_WORDS])
 def test_an_episode_that_was_cut_off_is_no_success(stop: Stop) -> None:
     truth = Truth(required_tools=(QUOTE,))
     assert is_success(episode(truth, did(QUOTE), said("x")))

@@ -14,6 +14,7 @@ from turnwise.types import (
     Cause,
     DemoTurn,
     FollowUp,
+    ModelUser,
     ProbeResult,
     Reward,
     ScriptedUser,
@@ -49,16 +50,22 @@ def test_a_trajectory_is_read_back_without_its_demonstration(tmp_path: Path) -> 
     assert path.read_text().count(TOOLS[0].description) == 1, "the tools are written once"
 
 
-def test_a_conversation_is_read_back_with_what_the_user_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "user", [ScriptedUser((UserRule("which", "A", 2),), max_replies=3), ModelUser("Anna", "Buy.", 2)]
+)
+def test_a_conversation_is_read_back_with_what_the_user_said(
+    tmp_path: Path, user: ScriptedUser | ModelUser
+) -> None:
     truth = Truth(answer=Answer("5"), ends_with="quote")
     asked = replace(
         task("talk"),
         conversation=(FollowUp("And now? \u2028", truth, ("q*",)),),
-        user=ScriptedUser((UserRule("which", "A", 2),), max_replies=3),
+        user=user,
     )
     turns = (turn(0, "4"), replace(turn(1, "5"), user="And now?", message=1))
     probes = (ProbeResult(StateProbe("quote", {}, "x"), "x", is_error=False, message=1),)
-    spoken = replace(episode(asked, turns), endings=(Stop.ANSWERED,), probes=probes)
+    ended = {"endings": (Stop.ANSWERED,), "stop": Stop.ENDED_BY_USER}
+    spoken = replace(episode(asked, turns), **ended, probes=probes)
     with TrajectoryWriter(tmp_path / "step.jsonl") as writer:
         writer.write(StoredEpisode(spoken, Reward(0.0, {})))
     [read] = read_episodes(tmp_path / "step.jsonl")

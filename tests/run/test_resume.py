@@ -15,7 +15,7 @@ from turnwise.rollout.store import read_episodes
 from turnwise.tasks.load import save
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.update import checkpoint
-from turnwise.types import Difficulty, Task
+from turnwise.types import Difficulty, ModelUser, Task
 
 RESUMING = Path(__file__).with_name("resuming.py")
 COMMON = {
@@ -41,6 +41,7 @@ FULL = {  # every parameter, a copied reference, a schedule, imitation off
     "reference": {"kind": "hard", "every": 2},
     "optimizer": {"learning_rate": 5e-3, "schedule": "cosine", "warmup_steps": 1, "weight_decay": 0.1},
 }
+USERS = {**PPO, "user": {"model": "model"}}  # a second engine, which plays the users
 LEVELS = (Difficulty.EASY, Difficulty.MEDIUM, Difficulty.HARD)
 KILLS = (
     "collection:3",  # in the first step, with no checkpoint yet
@@ -77,6 +78,7 @@ def episodes(file: Path) -> dict[str, Any]:
             played.trajectory.token_ids,
             played.trajectory.logprobs,
             [result.content for _, result in played.trajectory.calls],
+            [turn.user for turn in played.trajectory.turns],
             played.reward,
         )
         for played in read_episodes(file)
@@ -113,15 +115,21 @@ def check_identical(unbroken: RunFolder, broken: RunFolder, num_steps: int) -> c
     return last
 
 
-@pytest.mark.parametrize("settings", [PPO, pytest.param(FULL, marks=pytest.mark.slow)], ids=["ppo", "full"])
+@pytest.mark.parametrize(
+    "settings",
+    [PPO, pytest.param(FULL, marks=pytest.mark.slow), pytest.param(USERS, marks=pytest.mark.slow)],
+    ids=["ppo", "full", "users"],
+)
 def test_killed_in_collections_updates_and_saves_it_ends_as_if_it_never_was(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    tasks = [task(f"train{n}", difficulty=LEVELS[n % 3], max_turns=3) for n in range(12)]
+    user = ModelUser("Ann", "Have it written.", 1) if "user" in settings else None
+    tasks = [task(f"train{n}", difficulty=LEVELS[n % 3], max_turns=3, user=user) for n in range(12)]
     unbroken, broken = play_unbroken_and_broken(tmp_path, settings, tasks, KILLS)
     last = check_identical(unbroken, broken, 3)
     assert {name.partition("/")[0] for name in last.tensors} >= {"policy", "optimizer", "reference"}
     assert last.facts["standing"]["curriculum"]["level"] > 0, "the curriculum never moved"
-    assert any(calls for step in range(3) for _, _, calls, _ in episodes(broken.trajectories(step)).values())
+    played = [one for step in range(3) for one in episodes(broken.trajectories(step)).values()]
+    assert any(calls for _, _, calls, _, _ in played)
     for folder in (unbroken, broken):
         assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["step-000002", "step-000003"]

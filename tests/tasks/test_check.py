@@ -12,6 +12,7 @@ from turnwise.rewards import DEFAULT, RewardTerm, why_unscorable_by
 from turnwise.tasks.check import check, check_files
 from turnwise.tasks.load import PlacedTask, save
 from turnwise.types import (
+    END_WORD,
     Answer,
     Cause,
     DemoTurn,
@@ -19,6 +20,7 @@ from turnwise.types import (
     FollowUp,
     Matcher,
     Message,
+    ModelUser,
     ScriptedUser,
     StateProbe,
     Task,
@@ -257,6 +259,10 @@ TALK = replace(
 )
 
 
+PLAYED = replace(TALK, user=ModelUser("Ann", "Get the price."))
+"""The same conversation with a user that a model plays: the demonstration has its words."""
+
+
 def following_up(**changes: Any) -> Task:
     return replace(TALK, conversation=(replace(LATER[0], **changes), LATER[1]))
 
@@ -271,6 +277,7 @@ def ruled_by(*rules: UserRule) -> Task:
 
 def test_a_sound_conversation_has_no_problem() -> None:
     assert found(TALK) == []
+    assert found(PLAYED) == []
 
 
 TALK_MISTAKES: list[tuple[Task, str, str]] = [
@@ -293,6 +300,14 @@ TALK_MISTAKES: list[tuple[Task, str, str]] = [
     (ruled_by(UserRule("(", "x")), "user.rules.0.when", "not a regular expression"),
     (ruled_by(UserRule("x*", "x")), "user.rules.0.when", "matches every text"),
     (ruled_by(UserRule("x", " ")), "user.rules.0.say", "empty"),
+    (replace(PLAYED, user=ModelUser(" ", "Buy.")), "user.persona", "empty"),
+    (replace(PLAYED, user=ModelUser("Ann", "")), "user.goal", "empty"),
+    (replace(PLAYED, user=ModelUser("Ann", f"Say {END_WORD}.")), "user.goal", "ends the conversation"),
+    (
+        replace(PLAYED, demonstration=(CALL, DemoTurn("Which?"), DemoTurn("12.50")), conversation=()),
+        "demonstration.2.user",
+        "give its words here",
+    ),
     (shown_as(*TALK.demonstration[:-1]), "demonstration.4", "the user goes on with 'Thanks"),
     (shown_as(*TALK.demonstration, ANSWER), "demonstration.5.calls", "a turn before the last"),
     (

@@ -16,6 +16,7 @@ from turnwise.types import (
     FollowUp,
     Matcher,
     Message,
+    ModelUser,
     ScriptedUser,
     StateProbe,
     Task,
@@ -73,6 +74,9 @@ NO_CHANGE = Task(
 )
 
 
+TALK = Task("talk", (Message("user", "Hi"),), (), Truth(), user=ModelUser("Anna, brief", "Buy.", 3))
+
+
 def written(tmp_path: Path, rows: list[Any]) -> Path:
     path = tmp_path / "tasks.jsonl"
     path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
@@ -87,8 +91,8 @@ def row(**changes: Any) -> dict[str, Any]:
 def test_what_is_saved_is_loaded_again_exactly(tmp_path: Path, suffix: str) -> None:
     paths = [tmp_path / f"{name}.{suffix}" for name in "ab"]
     for path in paths:
-        save((FULL, BARE, NO_CHANGE), path)
-        assert load(path) == (FULL, BARE, NO_CHANGE)
+        save((FULL, BARE, NO_CHANGE, TALK), path)
+        assert load(path) == (FULL, BARE, NO_CHANGE, TALK)
     assert paths[0].read_bytes() == paths[1].read_bytes()
     assert sorted(tmp_path.iterdir()) == paths
 
@@ -226,8 +230,12 @@ def test_a_follow_up_may_give_its_answer_in_short_and_a_user_has_a_kind(tmp_path
     assert task.user == ScriptedUser((UserRule("which", "A."),))
     for changes, field in (
         ({"conversation": [{"message": "x", "tuth": {}}]}, "conversation.0.tuth"),
-        ({"user": {**user, "kind": "model"}}, "user.kind"),
-        ({"user": {**user, "rules": []}}, "user.rules"),
+        ({"user": {**user, "kind": "person"}}, "user.kind: "),
+        ({"user": {"rules": []}}, "user.kind: "),
+        ({"user": {**user, "rules": []}}, "user.rules: "),
+        ({"user": {**user, "kind": "model"}}, "user.persona: "),
+        ({"user": {"kind": "model", "persona": "p", "goal": "g", "max_replies": 0}}, "user.max_replies: "),
+        ({"user": {"kind": "model", "persona": "p", "goal": "g", "rules": []}}, "user.rules: "),
     ):
         with pytest.raises(ValueError, match=field):
             load(written(tmp_path, [row(**changes)]))

@@ -9,7 +9,7 @@ from turnwise.config import Recipe
 from turnwise.mcp.results import Sanitiser, cut
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Collector
-from turnwise.tasks.user_side import UserSide
+from turnwise.tasks.user_side import DemonstratedUser, UserSide
 from turnwise.training.packing.samples import Sample, samples_of
 from turnwise.types import Group, Reward, Task, Tool
 
@@ -63,7 +63,7 @@ def lesson_of(
                 for call, result in pairs
             ]
             unread = chat.extend(ids, seen)
-        _, message = user.answer_shown(turn)
+        _, message = user.answer_shown(number)
         if message is not None:
             unread += chat.follow([*ids, *unread], message.text, message.added, message.withdrawn)
     return Sample(
@@ -83,7 +83,7 @@ def lesson_of(
 def _is_complete(task: Task) -> bool:
     """Return whether the demonstration ends every exchange; tools do not matter for that."""
     user = UserSide(task, ())
-    outcomes = [user.answer_shown(turn) for turn in task.demonstration]
+    outcomes = [user.answer_shown(number) for number in range(len(task.demonstration))]
     ending, message = outcomes[-1]
     return ending is not None and message is None
 
@@ -116,7 +116,8 @@ async def verified_lessons(collector: Collector, tasks: Sequence[Task]) -> Verif
 def demonstrator(bench: Workbench, tasks: Sequence[Task]) -> Collector:
     """Return a collector that plays these demonstrations with the bench's tools, in groups of one."""
     engine = scripted_engine(bench.chat, tasks, bench.pool.tools)
-    return replace(bench, recipe=demonstrating(bench.recipe), engine=engine).collector(group_size=1)
+    playing = replace(bench, recipe=demonstrating(bench.recipe), engine=engine, user_model=DemonstratedUser())
+    return playing.collector(group_size=1)
 
 
 def demonstrating(recipe: Recipe) -> Recipe:

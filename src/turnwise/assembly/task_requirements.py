@@ -11,7 +11,7 @@ from turnwise.rewards import why_unscorable as why_unscorable_of
 from turnwise.tasks.check import check_files
 from turnwise.tasks.curriculum import curriculum_of, least_choice
 from turnwise.tasks.load import Problem, load, read
-from turnwise.types import LiveServer, Task, Tool
+from turnwise.types import LiveServer, ModelUser, Task, Tool
 
 
 def task_problems(
@@ -75,10 +75,18 @@ def playing_problems(
         if not task.prompt:
             yield f"task {task.id!r}: its prompt is empty"
             return
+        if isinstance(task.user, ModelUser) and not has_user_model(recipe, chat):
+            yield f"task {task.id!r}: user.kind is 'model', and the recipe does not set user.model"
         if chat is not None and recipe.engine.kind == "scripted" and not task.demonstration:
             yield f"task {task.id!r}: the scripted engine needs a demonstration"
     if chat is not None:
         yield from prompt_problems(recipe, tasks, chat, tools)
+
+
+def has_user_model(recipe: Recipe, chat: RenderedChat | None) -> bool:
+    """Return whether users are played by a model, a recording or, with a scripted engine, demonstrations."""
+    is_shown = chat is not None and recipe.engine.kind == "scripted"
+    return bool(recipe.user.model) or is_shown or recipe.tools.is_replayed
 
 
 def environment_problems(recipe: Recipe, tasks: Sequence[Task], *, has_score: bool) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from turnwise.assembly.user_model import open_user_model
 from turnwise.chat import (
     EMBEDDED,
     EMBEDDED_FOLDER,
@@ -31,7 +32,7 @@ from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import ServerSpec
 from turnwise.mcp.toolbox import Readability
 from turnwise.planning import check_device_limits
-from turnwise.protocols import BatchEngine, Engine, EngineDown, Toolbox
+from turnwise.protocols import BatchEngine, Engine, EngineDown, Toolbox, UserModel
 from turnwise.rewards import Rewards, parts_of
 from turnwise.rollout.collector import CollectionPlan, Collector, LeaseFailed, Slots
 from turnwise.rollout.episode import EpisodeLimits, player
@@ -39,6 +40,7 @@ from turnwise.rollout.lockstep import Lockstep
 from turnwise.runtime.devices import choose_device, ignored_variable
 from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
 from turnwise.servers.backends import servers_of
+from turnwise.tasks.user_side import DemonstratedUser
 from turnwise.tasks.worlds import check_worlds
 from turnwise.types import Sampling, Task, Tool
 
@@ -56,6 +58,8 @@ class Workbench:
     rewards: Rewards
     slots: Slots
     """Slots for episodes in play, shared by all collections."""
+    user_model: UserModel | None = None
+    """Plays the users of tasks with a `ModelUser`; None if the recipe names no model for them."""
     environment: PythonEnvironment | None = None
     """The environment of every episode, in place of the pool's servers."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -102,7 +106,11 @@ class Workbench:
         chosen = rollout.temperature if temperature is None else temperature
         lockstep = self._lockstep() if rollout.lockstep else None
         playing = player(
-            lockstep or self.engine, self.chat, limits_of(self.recipe), Sampling(temperature=chosen)
+            lockstep or self.engine,
+            self.chat,
+            limits_of(self.recipe),
+            Sampling(temperature=chosen),
+            self.user_model,
         )
         plan = plan_of(self.recipe, group_size, seed)
         return Collector(playing, self._lease_with_room, self.rewards, plan, lockstep or self.slots.pace())
@@ -147,13 +155,14 @@ async def open_workbench(
     model: Any = None,
     num_workers: int = 1,
     given: Given = NOTHING_GIVEN,
+    replies: Path | None = None,
 ) -> AsyncIterator[Workbench]:
     """Start the servers and load the model; a ValueError for the user's mistake names the key.
 
     `tasks` are checked against the live servers, and the scripted engine plays their demonstrations. Without
     an engine no weights are loaded, as for an endpoint. `model` replaces the recipe's model. If `num_workers`
     processes share the servers, this one takes its share of the servers' limits. `given`: functions that the
-    recipe names and that cannot be imported.
+    recipe names and that cannot be imported. `replies`: the folder of cached replies of the user's model.
     """
     if words := ignored_variable(recipe.model.device):
         logger.warning("%s", words)
@@ -186,13 +195,23 @@ async def open_workbench(
             logger.warning("%s; no task uses it", error)
         require_harmless(pool, used)
         rewards = await exits.enter_async_context(Rewards(parts_of(recipe), given))
+        user_model: UserModel | None = DemonstratedUser()
+        if recipe.engine.kind != "scripted" or not with_engine:
+            user_model = await open_user_model(
+                recipe,
+                exits,
+                open_engine,
+                special_tokens=chat.special_tokens,
+                cassette=cassette,
+                replies=replies,
+            )
         if recipe.engine.kind == "scripted" or not with_engine:
             engine = scripted_engine(chat, tasks if with_engine else (), pool.tools)
             exits.push_async_callback(engine.close)
         else:
             engine = await open_engine(recipe, exits, model)
         slots = Slots(recipe.rollout.num_parallel_episodes)
-        yield Workbench(recipe, engine, chat, pool, rewards, slots, environment)
+        yield Workbench(recipe, engine, chat, pool, rewards, slots, user_model, environment)
 
 
 def open_environment(recipe: Recipe, chat: RenderedChat, given: Given = NOTHING_GIVEN) -> PythonEnvironment:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from turnwise.assembly.workbench import Workbench, limits_of, open_workbench
-from turnwise.config import Recipe, RewardConfig
+from turnwise.config import Recipe, RewardConfig, UserConfig
 from turnwise.config.sampling import check_temperature
 from turnwise.protocols import EngineDown, Toolbox
 from turnwise.rollout.collector import LeaseFailed
@@ -112,8 +112,8 @@ async def talk(
             "`turnwise rollout`"
         )
     tasks = _tasks(recipe)
-    # Nothing is scored here, so no judge and no reward module of the user is needed.
-    recipe = recipe.model_copy(update={"rewards": (RewardConfig(name="outcome"),)})
+    # Nothing is scored here and a person is the user, so no judge, reward module or user's model is needed.
+    recipe = recipe.model_copy(update={"rewards": (RewardConfig(name="outcome"),), "user": UserConfig()})
     shown = [task for task in tasks if task.demonstration] if recipe.engine.kind == "scripted" else ()
     offered = _like(tasks[0] if tasks else None)
     async with open_workbench(recipe, shown, model=model) as bench:

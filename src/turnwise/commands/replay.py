@@ -19,6 +19,7 @@ from turnwise.rollout.episode import EpisodeLimits, finish_episode, with_call_id
 from turnwise.tasks.load import PlacedTask
 from turnwise.tasks.plan import ToolsDown
 from turnwise.tasks.recording import Recording
+from turnwise.tasks.user_side import DemonstratedUser
 from turnwise.tasks.verification import Rejected
 from turnwise.types import (
     Completion,
@@ -187,13 +188,10 @@ async def _replayed(task: Task, script: Sequence[DemoTurn], pool: Pool, episode_
     servers = task.servers or tuple(dict.fromkeys(tool.server for tool in pool.tools))
     try:
         async with pool.lease(servers, episode_id, allow=task.leased_tools) as toolbox:
-            conversation = Conversation(task, toolbox)
+            shown = replace(task, demonstration=tuple(script))
+            conversation = Conversation(shown, toolbox, episode_id=episode_id, user_model=DemonstratedUser())
             trajectory = await finish_episode(
-                _play(script, conversation),
-                conversation,
-                episode_id=episode_id,
-                seed=0,
-                limits=EpisodeLimits(),
+                _play(script, conversation), conversation, limits=EpisodeLimits()
             )
     except ConnectFailed as error:
         raise ToolsDown(str(error)) from None

@@ -7,7 +7,7 @@ from typing import Any
 from turnwise.mcp.pool import Pool
 from turnwise.servers.backends import ReadyServers
 from turnwise.tasks.load import PlacedTask, Problem
-from turnwise.types import Fault, Task, ToolCall
+from turnwise.types import Fault, ScriptedUser, Task, ToolCall
 
 QUOTE_TOOL = "fmp_get_quote"
 """The tool that knows every ticker of its server."""
@@ -67,7 +67,7 @@ def _said_by_user(task: Task) -> Iterator[tuple[str, str]]:
             yield f"prompt.{index}", message.content
     for index, follow_up in enumerate(task.conversation):
         yield f"conversation.{index}.message", follow_up.message
-    for index, rule in enumerate(task.user.rules if task.user is not None else ()):
+    for index, rule in enumerate(task.user.rules if isinstance(task.user, ScriptedUser) else ()):
         yield f"user.rules.{index}.say", rule.say
 
 

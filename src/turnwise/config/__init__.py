@@ -7,6 +7,7 @@ from turnwise.config.episodes import (
     RolloutConfig,
     TasksConfig,
     ToolsConfig,
+    UserConfig,
 )
 from turnwise.config.hardware import HardwareConfig, SkyRLConfig
 from turnwise.config.load import complete_recipe, load_recipe, override_recipe, stored_recipe
@@ -52,6 +53,7 @@ __all__ = [
     "ToolsConfig",
     "TrackerConfig",
     "UpdateConfig",
+    "UserConfig",
     "ValueConfig",
     "complete_recipe",
     "load_recipe",

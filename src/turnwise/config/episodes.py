@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from turnwise.config.sampling import Temperature
 
@@ -123,6 +123,37 @@ class ToolsConfig(BaseModel):
     def is_replayed(self) -> bool:
         """Whether recorded answers replace all servers."""
         return self.cassette is not None and self.cassette_mode == "replay"
+
+
+class UserConfig(BaseModel):
+    """The model that plays the users of tasks with `user.kind = "model"`."""
+
+    model_config = SECTION_CONFIG
+
+    model: str = ""
+    """Its name at `url`; without `url` as model.path, for an engine in this process whose weights never
+    change. Empty: no task may have such a user."""
+    url: str = ""
+    """Base URL of an OpenAI-compatible endpoint, for example `http://127.0.0.1:8000/v1`."""
+    key_variable: str = "OPENAI_API_KEY"
+    """Environment variable with the API key of the endpoint; if it is not set, no key is sent."""
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_address(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if "@" in parts.netloc:  # a recipe is stored and displayed
+            raise ValueError("the address must not contain a name or password; see user.key_variable")
+        is_address = parts.scheme in ("http", "https") and parts.hostname and not parts.query
+        if url and not is_address:
+            raise ValueError("expected http://HOST:PORT/v1, or https")
+        return url.rstrip("/")
+
+    @model_validator(mode="after")
+    def _names_a_model(self) -> "UserConfig":
+        if self.url and not self.model:
+            raise ValueError(f"user.url is {self.url!r}, and user.model is not set: name the model there")
+        return self
 
 
 class TasksConfig(BaseModel):

@@ -8,8 +8,10 @@ from pydantic import BaseModel
 
 from turnwise.config.recipe import Recipe
 
+_MODEL_KEYS = (("model", "path"), ("user", "model"))
+"""Keys whose value is a folder or the name of a model."""
 _MODEL_NAMES = ("embedded", "smollm2")
-"""Values of model.path that are never folders."""
+"""Values of these keys that are never folders."""
 
 
 def absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -19,21 +21,23 @@ def absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def absolute_value(value: Any, key: Sequence[str], folder: Path) -> Any:
     """The value of one key, which may be a whole section; values that are not paths are unchanged."""
+    if tuple(key) == ("user",) and isinstance(value, dict) and value.get("url"):
+        return value  # its model is a name at the endpoint
     if isinstance(value, dict):
         return {name: absolute_value(inner, (*key, name), folder) for name, inner in value.items()}
     if not isinstance(value, str):
         return value
-    if tuple(key) == ("model", "path"):
-        return _model_path(value, folder)
+    if tuple(key) in _MODEL_KEYS:
+        return _model_path(value, ".".join(key), folder)
     return str(_absolute(value, folder)) if _is_path(key) else value
 
 
-def _model_path(value: str, folder: Path) -> str:
+def _model_path(value: str, key: str, folder: Path) -> str:
     """An existing folder becomes absolute; anything else is a model name and stays unchanged."""
     try:
-        is_folder = value not in _MODEL_NAMES and _absolute(value, folder).is_dir()
+        is_folder = value not in ("", *_MODEL_NAMES) and _absolute(value, folder).is_dir()
     except OSError as error:
-        raise ValueError(f"model.path: {value[:100]!r}: {error.strerror}") from None
+        raise ValueError(f"{key}: {value[:100]!r}: {error.strerror}") from None
     return str(_absolute(value, folder)) if is_folder else value
 
 

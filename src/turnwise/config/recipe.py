@@ -10,6 +10,7 @@ from turnwise.config.episodes import (
     RolloutConfig,
     TasksConfig,
     ToolsConfig,
+    UserConfig,
 )
 from turnwise.config.hardware import HardwareConfig, SkyRLConfig
 from turnwise.config.run import CurriculumConfig, EvaluationConfig, HealthConfig, RunConfig
@@ -42,6 +43,7 @@ class Recipe(BaseModel):
     tasks: TasksConfig = TasksConfig()
     rewards: tuple[RewardConfig, ...] = (RewardConfig(name="outcome"),)
     rollout: RolloutConfig = RolloutConfig()
+    user: UserConfig = UserConfig()
     policy: PolicyConfig = PolicyConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     reference: ReferenceConfig = ReferenceConfig()

@@ -218,7 +218,11 @@ async def _collector(
     remote = engine_class("openai")(endpoint, model, key=environment().get("OPENAI_API_KEY", "").strip())
     try:
         playing = endpoint_player(
-            remote, limits_of(bench.recipe), temperature, bench.recipe.model.system_prompt
+            remote,
+            limits_of(bench.recipe),
+            temperature,
+            bench.recipe.model.system_prompt,
+            bench.user_model,
         )
         yield Collector(playing, bench.lease, bench.rewards, plan_of(bench.recipe, num_samples))
     finally:

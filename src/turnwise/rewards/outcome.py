@@ -88,9 +88,10 @@ def _check_decidable(task: Task) -> None:
 
 def _has_done(exchange: Trajectory) -> bool:
     # An exchange that was cut off did not say that it was done, and might have changed more.
-    ending = Stop.ENDED_BY_CALL if exchange.task.truth.ends_with else Stop.ANSWERED
+    in_words = (Stop.ANSWERED, Stop.ENDED_BY_USER)
+    endings = (Stop.ENDED_BY_CALL,) if exchange.task.truth.ends_with else in_words
     return (
-        exchange.stop in (ending, Stop.ENDED)
+        exchange.stop in (*endings, Stop.ENDED)
         and says_answer(exchange)
         and uses_required(exchange)
         and makes_enough_calls(exchange)

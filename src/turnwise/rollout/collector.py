@@ -398,7 +398,7 @@ def _reason(trajectory: Trajectory) -> str:
     for _, result in trajectory.calls:
         if result.fault is Fault.INFRA:
             return result.content
-    if trajectory.stop is Stop.ENVIRONMENT_DOWN and trajectory.losses:
+    if trajectory.stop in (Stop.ENVIRONMENT_DOWN, Stop.USER_DOWN) and trajectory.losses:
         return trajectory.losses[-1].message
     return f"episode {trajectory.episode_id} ended in {trajectory.stop}"
 

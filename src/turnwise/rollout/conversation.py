@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from turnwise.protocols import PROBE_TOKENS, Toolbox
+from turnwise.protocols import PROBE_TOKENS, Toolbox, UserModel
 from turnwise.tasks.user_side import UserMessage, UserSide
 from turnwise.types import (
     Cause,
@@ -23,9 +23,20 @@ from turnwise.types import (
 class Conversation:
     """The turns of an episode so far. Players add turns; `advance` carries out the last one."""
 
-    def __init__(self, task: Task, toolbox: Toolbox) -> None:
+    def __init__(
+        self,
+        task: Task,
+        toolbox: Toolbox,
+        *,
+        episode_id: str,
+        seed: int = 0,
+        user_model: UserModel | None = None,
+    ) -> None:
+        """user_model: plays the user of a task with a `ModelUser`."""
         self.task = task
         self.toolbox = toolbox
+        self.episode_id = episode_id
+        self.seed = seed
         self.turns: list[Turn] = []
         self.probes: list[ProbeResult] = []
         self.endings: list[Stop] = []
@@ -33,6 +44,7 @@ class Conversation:
         self.last_reply = ""
         """What the environment said as it ended the episode."""
         self._user = UserSide(task, toolbox.tools)
+        self._user_model = user_model
 
     @property
     def message(self) -> int:
@@ -49,8 +61,10 @@ class Conversation:
         self.turns[-1], stop = await self._execute_calls(self.turns[-1])
         if stop is not None:
             return stop
-        turn, message = self.turns[-1], self.message
-        ending, said = self._user.answer(turn.parsed, turn.results)
+        message = self.message
+        reply = await self._ask_user() if self._user.needs_model(self.turns[-1].parsed) else ""
+        turn = self.turns[-1]
+        ending, said = self._user.answer(turn.parsed, turn.results, reply)
         if ending is Stop.ANSWERED and said is None:
             ending, said = await self._hear(turn)
         if self.toolbox.environment.is_over:
@@ -62,6 +76,17 @@ class Conversation:
             return Stop.TOOL_DOWN
         self.endings.append(ending)
         return said
+
+    async def _ask_user(self) -> str:
+        """Return what the user's model replies to the last turn. Raises UserDown."""
+        if self._user_model is None:
+            raise ValueError(f"task {self.task.id!r}: user.kind is 'model', and no model plays the user")
+        started = time.perf_counter()
+        reply = await self._user_model.reply(
+            self.task, self.turns, episode_id=self.episode_id, seed=self.seed
+        )
+        self.turns[-1] = replace(self.turns[-1], tool_seconds=time.perf_counter() - started)
+        return reply
 
     async def _hear(self, turn: Turn) -> tuple[Stop | None, UserMessage | None]:
         """Return what the environment replies to a text that the user has no reply to."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from turnwise.engines.openai import ChatMessage, OpenAIEndpoint
-from turnwise.protocols import Toolbox
+from turnwise.protocols import Toolbox, UserModel
 from turnwise.rollout.conversation import Conversation
 from turnwise.rollout.episode import EpisodeLimits, finish_episode, turn_seed, with_call_ids
 from turnwise.types import Completion, Stop, Task, Trajectory, Turn
@@ -16,17 +16,19 @@ NO_POLICY = -1
 
 
 def endpoint_player(
-    endpoint: OpenAIEndpoint, limits: EpisodeLimits, temperature: float, system_prompt: str
+    endpoint: OpenAIEndpoint,
+    limits: EpisodeLimits,
+    temperature: float,
+    system_prompt: str,
+    user_model: UserModel | None = None,
 ) -> Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]:
     """A player for a Collector that samples from the endpoint."""
 
     async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
-        conversation = Conversation(task, toolbox)
+        conversation = Conversation(task, toolbox, episode_id=episode_id, seed=seed, user_model=user_model)
         return await finish_episode(
             _play_turns(conversation, endpoint, seed, limits, temperature, system_prompt),
             conversation,
-            episode_id=episode_id,
-            seed=seed,
             limits=limits,
             temperature=temperature,
         )

@@ -5,10 +5,10 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from turnwise.protocols import Chat, Engine, EngineDown, EnvironmentDown, Toolbox
+from turnwise.protocols import Chat, Engine, EngineDown, EnvironmentDown, Toolbox, UserDown, UserModel
 from turnwise.rollout.conversation import Conversation
 from turnwise.tasks.user_side import UserMessage
-from turnwise.types import Finish, Parsed, Sampling, Stop, Task, Trajectory, Turn
+from turnwise.types import Finish, Parsed, Sampling, ServerLoss, Stop, Task, Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +32,16 @@ async def play(
     seed: int,
     limits: EpisodeLimits,
     sampling: Sampling,
+    user_model: UserModel | None = None,
 ) -> Trajectory:
     """Render → complete → parse → call → observe, until the last answer, a limit or an infrastructure fault.
 
     Cancellation is raised; every other outcome is a `Stop`.
     """
-    conversation = Conversation(task, toolbox)
+    conversation = Conversation(task, toolbox, episode_id=episode_id, seed=seed, user_model=user_model)
     return await finish_episode(
         _play_turns(conversation, engine, chat, seed, limits, sampling),
         conversation,
-        episode_id=episode_id,
-        seed=seed,
         limits=limits,
         temperature=sampling.temperature,
     )
@@ -52,13 +51,12 @@ async def finish_episode(
     playing: Coroutine[None, None, Stop],
     conversation: Conversation,
     *,
-    episode_id: str,
-    seed: int,
     limits: EpisodeLimits,
     temperature: float = 1.0,
 ) -> Trajectory:
     """Await the turns, run the probes of the last exchange, and build the trajectory."""
     started = time.perf_counter()
+    user_losses: tuple[ServerLoss, ...] = ()
     try:
         async with asyncio.timeout(limits.seconds):
             stop = await playing
@@ -68,6 +66,8 @@ async def finish_episode(
         stop = Stop.ENGINE_DOWN
     except EnvironmentDown:
         stop = Stop.ENVIRONMENT_DOWN
+    except UserDown as error:
+        stop, user_losses = Stop.USER_DOWN, (ServerLoss("user", str(error)),)
     if not stop.is_infrastructure and not await conversation.probe(conversation.message):
         stop = Stop.TOOL_DOWN
     scores: Mapping[str, float] = {}
@@ -78,13 +78,13 @@ async def finish_episode(
             stop = Stop.ENVIRONMENT_DOWN
     return Trajectory(
         task=conversation.task,
-        episode_id=episode_id,
-        seed=seed,
+        episode_id=conversation.episode_id,
+        seed=conversation.seed,
         turns=tuple(conversation.turns),
         stop=stop,
         tools=tuple(conversation.toolbox.tools),
         probes=tuple(conversation.probes),
-        losses=tuple(conversation.toolbox.losses),
+        losses=(*conversation.toolbox.losses, *user_losses),
         seconds=time.perf_counter() - started,
         temperature=temperature,
         scores=scores,
@@ -94,13 +94,25 @@ async def finish_episode(
 
 
 def player(
-    engine: Engine, chat: Chat, limits: EpisodeLimits, sampling: Sampling
+    engine: Engine,
+    chat: Chat,
+    limits: EpisodeLimits,
+    sampling: Sampling,
+    user_model: UserModel | None = None,
 ) -> Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]:
-    """A player for a Collector: `play` with engine, chat, limits and sampling bound."""
+    """A player for a Collector: `play` with engine, chat, limits, sampling and user model bound."""
 
     async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
         return await play(
-            task, engine, chat, toolbox, episode_id=episode_id, seed=seed, limits=limits, sampling=sampling
+            task,
+            engine,
+            chat,
+            toolbox,
+            episode_id=episode_id,
+            seed=seed,
+            limits=limits,
+            sampling=sampling,
+            user_model=user_model,
         )
 
     return play_one

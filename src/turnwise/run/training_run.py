@@ -354,7 +354,14 @@ async def open_run(
     base = None
     if recipe.model.quantisation != "none" and recipe.engine.kind == "transformers":
         base = load_model(recipe.model)
-    async with open_workbench(recipe, tasks, model=base, num_workers=ranks.count, given=given) as bench:
+    async with open_workbench(
+        recipe,
+        tasks,
+        model=base,
+        num_workers=ranks.count,
+        given=given,
+        replies=folder.user_replies,
+    ) as bench:
         require(training_problems(recipe, tasks))
         for played in (tasks, *_measured_tasks(recipe)):
             require_playable(bench, played)

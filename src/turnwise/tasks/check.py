@@ -14,7 +14,18 @@ from turnwise.tasks.load import PlacedTask, Problem, read
 from turnwise.tasks.rows import shown
 from turnwise.tasks.user_side import UserSide
 from turnwise.tasks.worlds import WORLDS, live_conflicts
-from turnwise.types import Answer, LiveServer, Matcher, ScriptedUser, Task, Tool, Truth
+from turnwise.types import (
+    END_WORD,
+    Answer,
+    LiveServer,
+    Matcher,
+    ModelUser,
+    ScriptedUser,
+    Stop,
+    Task,
+    Tool,
+    Truth,
+)
 
 Finding = tuple[str, str]
 """A field of a task, and what is wrong with it."""
@@ -110,7 +121,7 @@ def _findings(task: Task, shelf: _Shelf, why_unscorable: WhyUnscorable) -> Itera
             yield f"conversation.{index}.message", "is empty"
         yield from _patterns(f"conversation.{index}.tools", follow_up.tools, shelf)
     if task.user is not None:
-        yield from _rules(task.user)
+        yield from _user(task.user)
     yield from _demonstration(task, shelf)
 
 
@@ -135,6 +146,17 @@ def _exchange(task: Task, message: int, shelf: _Shelf) -> Iterator[Finding]:
     yield from _writes(own, shelf)
     # A probe may use a tool that is offered with another message.
     yield from _probes(replace(own, tools=task.leased_tools), shelf)
+
+
+def _user(user: ScriptedUser | ModelUser) -> Iterator[Finding]:
+    if isinstance(user, ScriptedUser):
+        yield from _rules(user)
+        return
+    for field, text in (("persona", user.persona), ("goal", user.goal)):
+        if not text.strip():
+            yield f"user.{field}", "is empty"
+        if END_WORD in text:
+            yield f"user.{field}", f"contains {END_WORD}, which ends the conversation: leave it out"
 
 
 def _rules(user: ScriptedUser) -> Iterator[Finding]:
@@ -312,7 +334,7 @@ def _demonstration(task: Task, shelf: _Shelf) -> Iterator[Finding]:
 
 def _course(task: Task, shelf: _Shelf) -> Iterator[Finding]:
     """Check that a demonstration ends where the task's user ends it, and that the user says what it says."""
-    if task.user is not None and any(_rules(task.user)):
+    if task.user is not None and any(_user(task.user)):
         return  # reported already; the user cannot be played
     user = UserSide(task, tuple(shelf.by_name.values()))
     said = ""
@@ -328,12 +350,14 @@ def _course(task: Task, shelf: _Shelf) -> Iterator[Finding]:
             tool = shelf.by_name.get(call.name)
             if tool is not None and shelf.is_offered(task, tool) and tool not in user.tools:
                 yield f"{field}.calls", f"{call.name!r} is not offered with message {user.message + 1}"
-        ending, message = user.answer_shown(turn)
+        ending, message = user.answer_shown(number)
         said = message.text if message is not None else ""
         if is_last and said:
             yield field, f"is not the end: the user goes on with {shown(said)}"
         elif is_last and (ending is None or (not turn.calls and not turn.text.strip())):
             yield field, "must be an answer: text, and no calls"
+        elif not is_last and ending is Stop.ENDED_BY_USER and not said:
+            yield f"demonstration.{number + 1}.user", "is empty: a model plays the user, give its words here"
         elif not is_last and ending is not None and not said:
             yield f"{field}.calls", "a turn before the last one makes a call"
 

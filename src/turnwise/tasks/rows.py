@@ -1,6 +1,7 @@
 """Convert one row of a task file to a `Task` and back; a `RowError` names the field."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -14,6 +15,7 @@ from turnwise.types import (
     FollowUp,
     Matcher,
     Message,
+    ModelUser,
     ScriptedUser,
     StateProbe,
     Task,
@@ -142,13 +144,23 @@ class _RuleRow(_Row):
         return UserRule(self.when, self.say, self.times)
 
 
-class _UserRow(_Row):
+class _ScriptedUserRow(_Row):
     kind: Literal["scripted"]
     rules: Annotated[list[_RuleRow], Field(min_length=1)]
     max_replies: Annotated[int, Field(ge=1)] = 8
 
     def build(self) -> ScriptedUser:
         return ScriptedUser(tuple(row.build() for row in self.rules), self.max_replies)
+
+
+class _ModelUserRow(_Row):
+    kind: Literal["model"]
+    persona: str
+    goal: str
+    max_replies: Annotated[int, Field(ge=1)] = 8
+
+    def build(self) -> ModelUser:
+        return ModelUser(self.persona, self.goal, self.max_replies)
 
 
 class _CallRow(_Row):
@@ -211,7 +223,7 @@ class _TaskRow(_Row):
     world: str = ""
     demonstration: list[_DemoTurnRow] = []
     conversation: list[Annotated[_FollowUpRow, BeforeValidator(_with_truth)]] = []
-    user: _UserRow | None = None
+    user: Annotated[_ScriptedUserRow | _ModelUserRow, Field(discriminator="kind")] | None = None
 
     def build(self) -> Task:
         return Task(
@@ -241,9 +253,17 @@ def task_of(row: Mapping[str, Any]) -> Task:
         return _TaskRow.model_validate(_in_full(row)).build()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
         value = "" if first["type"] == "missing" else f", got {shown(first['input'])}"
-        raise RowError(field, f"{first['msg']}{value}") from None
+        raise RowError(_field(first["loc"], first["type"]), f"{first['msg']}{value}") from None
+
+
+def _field(place: tuple[int | str, ...], kind: str) -> str:
+    """Return where an error is; pydantic writes the value of user.kind into the place."""
+    if kind.startswith("union_tag"):
+        place = (*place, "kind")
+    elif place[0] == "user":
+        place = (*place[:1], *place[2:])
+    return ".".join(str(part) for part in place)
 
 
 def _in_full(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -316,7 +336,9 @@ def _follow_up_row(follow_up: FollowUp) -> dict[str, Any]:
     return row if follow_up.tools is None else row | {"tools": list(follow_up.tools)}
 
 
-def _user_row(user: ScriptedUser) -> dict[str, Any]:
+def _user_row(user: ScriptedUser | ModelUser) -> dict[str, Any]:
+    if isinstance(user, ModelUser):
+        return {"kind": "model", **asdict(user)}
     rules = [{"when": rule.when, "say": rule.say, "times": rule.times} for rule in user.rules]
     return {"kind": "scripted", "rules": rules, "max_replies": user.max_replies}
 

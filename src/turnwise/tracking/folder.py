@@ -164,6 +164,11 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def user_replies(self) -> Path:
+        """What the model of [user] said, so that a resumed run meets the same users."""
+        return self.path / "user_replies"
+
+    @property
     def tokenizer(self) -> Path:
         """The run's copy of the tokenizer, so that its token ids can be decoded without the model."""
         return self.path / "tokenizer.json"

@@ -127,6 +127,9 @@ def _addresses(recipe: Recipe) -> Iterator[Named]:
     if recipe.engine.kind == "remote":
         url = recipe.engine.remote.url
         yield Named("engine.remote.url", f"the engine at {url} gets TURNWISE_ENGINE_TOKEN")
+    if recipe.user.url:
+        user = recipe.user
+        yield Named("user.url", f"the user's model at {user.url} gets {user.key_variable}")
     for part in recipe.rewards:
         given = {name: part.options[name] for name in _OF_A_JUDGE if name in part.options}
         if part.name == "judge" and given:

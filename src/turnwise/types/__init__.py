@@ -17,6 +17,7 @@ from turnwise.types.episodes import (
     joined,
 )
 from turnwise.types.tasks import (
+    END_WORD,
     MAX_TURNS,
     Answer,
     DemoTurn,
@@ -25,6 +26,7 @@ from turnwise.types.tasks import (
     FollowUp,
     Matcher,
     Message,
+    ModelUser,
     ScriptedUser,
     StateProbe,
     Task,
@@ -44,6 +46,7 @@ from turnwise.types.tools import (
 )
 
 __all__ = [
+    "END_WORD",
     "MAX_TURNS",
     "Answer",
     "Cause",
@@ -61,6 +64,7 @@ __all__ = [
     "LiveServer",
     "Matcher",
     "Message",
+    "ModelUser",
     "Parsed",
     "ProbeResult",
     "Reward",

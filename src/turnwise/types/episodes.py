@@ -106,7 +106,7 @@ class Turn:
 
 
 class Stop(StrEnum):
-    """Why an episode ended. The first six are scored; the rest is infrastructure.
+    """Why an episode ended. The first seven are scored; the rest is infrastructure.
 
     Wall time counts as infrastructure because it measures the machine: a slow moment must never become a
     reward. Turns and tokens, which the model can waste, have limits of their own.
@@ -118,6 +118,8 @@ class Stop(StrEnum):
     """The environment ended the episode."""
     ENDED_BY_CALL = "ended_by_call"
     """The model called the tool that `truth.ends_with` names."""
+    ENDED_BY_USER = "ended_by_user"
+    """The user that a model plays ended the conversation; the model's last text is its answer."""
     MAX_TURNS = "max_turns"
     """The task's turns are used up."""
     TRUNCATED = "truncated"
@@ -135,10 +137,13 @@ class Stop(StrEnum):
     ENVIRONMENT_DOWN = "environment_down"
     """The environment raised EnvironmentDown, or one of its methods took too long."""
 
+    USER_DOWN = "user_down"
+    """The model that plays the user failed."""
+
     @property
     def is_finished(self) -> bool:
         """Whether the episode was played to its end and not cut off by a limit or a fault."""
-        return self in (Stop.ANSWERED, Stop.ENDED_BY_CALL, Stop.ENDED)
+        return self in (Stop.ANSWERED, Stop.ENDED_BY_CALL, Stop.ENDED_BY_USER, Stop.ENDED)
 
     @property
     def is_infrastructure(self) -> bool:
@@ -151,6 +156,7 @@ _INFRASTRUCTURE = {
     Stop.ENGINE_DOWN,
     Stop.REWARD_DOWN,
     Stop.ENVIRONMENT_DOWN,
+    Stop.USER_DOWN,
 }
 
 
@@ -219,7 +225,7 @@ class Trajectory:
     @property
     def final_text(self) -> str:
         """The model's answer; empty if the episode ended without one."""
-        has_answer = self.stop in (Stop.ANSWERED, Stop.ENDED)
+        has_answer = self.stop in (Stop.ANSWERED, Stop.ENDED_BY_USER, Stop.ENDED)
         return self.turns[-1].parsed.text if self.turns and has_answer else ""
 
     @property

@@ -145,6 +145,25 @@ class ScriptedUser:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelUser:
+    """A user that a language model plays: it replies to whatever the model says without a call.
+
+    The recipe's section `[user]` names the model. The exchange ends when the user says `END_WORD`.
+    """
+
+    persona: str
+    """Who the user is and how they talk."""
+    goal: str
+    """What the user wants, with every fact that they may be asked for."""
+    max_replies: int = 8
+    """The most replies in one episode; after that, what the model says is its answer."""
+
+
+END_WORD = "[[END-OF-CONVERSATION]]"
+"""A user that a model plays says this in place of a reply to end the exchange."""
+
+
+@dataclass(frozen=True, slots=True)
 class DemoTurn:
     """One turn of a demonstration: the model's text, its calls and their results."""
 
@@ -152,7 +171,8 @@ class DemoTurn:
     calls: tuple[ToolCall, ...] = ()
     results: tuple[ToolResult, ...] = ()
     user: str = ""
-    """What the user says before it, for readers: the task's `conversation` and `user` determine it."""
+    """What the user says before it. A `ModelUser` says exactly this when the demonstration is played; for any
+    other user it is for readers, as the task's `conversation` and `user` determine it."""
 
     @property
     def lacks_results(self) -> bool:
@@ -185,7 +205,7 @@ class Task:
     """The world that its truth was computed in (`embedded`); empty if it holds in any."""
     conversation: tuple[FollowUp, ...] = ()
     """Further user messages, in order. The state of the servers carries over from one to the next."""
-    user: ScriptedUser | None = None
+    user: ScriptedUser | ModelUser | None = None
     """Replies to questions that the model asks back; None: whatever it says without a call is its answer."""
 
     def __init__(
@@ -203,7 +223,7 @@ class Task:
         demonstration: Sequence[DemoTurn] = (),
         world: str = "",
         conversation: Sequence[FollowUp] = (),
-        user: ScriptedUser | None = None,
+        user: ScriptedUser | ModelUser | None = None,
         *,
         answer: object = None,
     ) -> None:

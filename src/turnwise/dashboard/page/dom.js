@@ -102,7 +102,7 @@ export function verdict(isSuccess) {
 
 // Whether the model ended the episode itself.
 export function isFinished(stop) {
-  return ["answered", "ended_by_call", "ended"].includes(stop);
+  return ["answered", "ended_by_call", "ended_by_user", "ended"].includes(stop);
 }
 
 export function toneOf(isSuccess) {

@@ -119,6 +119,7 @@ class Player:
                     seed=seed,
                     limits=limits,
                     sampling=sampling,
+                    user_model=bench.user_model,
                 )
             finally:
                 await engine.finish()

@@ -9,6 +9,7 @@ _STOP_REASONS = {
     Stop.ANSWERED: "stop",
     Stop.ENDED: "stop",
     Stop.ENDED_BY_CALL: "stop",
+    Stop.ENDED_BY_USER: "stop",
     Stop.MAX_TURNS: "stop",
     Stop.TRUNCATED: "length",
     Stop.CONTEXT_FULL: "length",
