@@ -37,18 +37,29 @@ from turnwise.assembly.user_model import SimulatedUser
 from turnwise.assembly.workbench import Workbench, chat_of, open_workbench, transformers_engine
 from turnwise.config import Recipe
 from turnwise.mcp.results import Sanitiser
-from turnwise.protocols import UserDown
+from turnwise.protocols import BatchEngine, UserDown
 from turnwise.rollout.collector import CollectionPlan, Collector, Progress
 from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.rollout.user_samplers import EndpointSampler, EngineSampler
 from turnwise.runtime.chat_endpoint import EndpointAccount, EndpointPatience
 from turnwise.tasks.load import load
-from turnwise.types import END_WORD, Group, Message, ModelUser, Sampling, Stop, Task, Trajectory, Turn
+from turnwise.types import (
+    END_WORD,
+    Completion,
+    Group,
+    Message,
+    ModelUser,
+    Sampling,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+)
 
 TASKS = Path(__file__).resolve().parents[1] / "recipes" / "cpu" / "train.jsonl"
 GROUP_SIZE = 4
 NUM_PARALLEL = 32
-PATIENCE = EndpointPatience(num_attempts=4, attempt_seconds=30.0, total_seconds=150.0, backoff_seconds=0.05)
+PATIENCE = EndpointPatience(num_attempts=4, attempt_seconds=60.0, total_seconds=300.0, backoff_seconds=0.05)
 PERSONAS = ("a trader in a hurry", "a polite beginner", "an analyst who checks every figure")
 TEMPORARY = (
     "status 429",
@@ -71,6 +82,8 @@ class Faults:
     seed: int
     rate: float
     """Share of requests with a temporary fault; 0: no faults of any kind."""
+    timeout_share: float = 0.03
+    """Share of the temporary faults that let the request time out, which takes a minute."""
     injected: Counter[str] = field(default_factory=Counter)
     _seen: Counter[str] = field(default_factory=Counter)
 
@@ -86,7 +99,7 @@ class Faults:
         elif lot < self.rate * 0.1 and number < PATIENCE.num_attempts:
             fault = LASTING
         elif draw.random() < self.rate:
-            fault = TIMES_OUT if draw.random() < 0.03 else draw.choice(TEMPORARY)
+            fault = TIMES_OUT if draw.random() < self.timeout_share else draw.choice(TEMPORARY)
         if fault:
             self.injected[fault] += 1
         return fault
@@ -178,6 +191,24 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: there are thousands of requests."""
 
 
+class Alone:
+    """Samples one request at a time, without a cache.
+
+    The last bits of a log-prob depend on the other rows of a batch, and a fault changes who is sampled with
+    whom: about one conversation in 500 would get another token.
+    """
+
+    def __init__(self, inner: BatchEngine) -> None:
+        self._inner = inner
+        self._turn = asyncio.Lock()
+        self.publish, self.close = inner.publish, inner.close
+
+    async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
+        async with self._turn:
+            await self._inner.forget()
+            return await self._inner.complete(prompt_ids, sampling, seed)
+
+
 class CountedUser:
     """Counts replies and failures apart from turnwise's own counters."""
 
@@ -224,7 +255,8 @@ async def collect(bench: Workbench, tasks: Sequence[Task], num_groups: int, faul
     started = time.monotonic()
     async with _user(bench.recipe, faults) as user:
         limits = EpisodeLimits(tokens_per_turn=96, tokens_per_episode=3_000, seconds=600)
-        playing = player(bench.engine, bench.chat, limits, Sampling(), user)
+        assert isinstance(bench.engine, BatchEngine)
+        playing = player(Alone(bench.engine), bench.chat, limits, Sampling(), user)
         plan = CollectionPlan(group_size=GROUP_SIZE, num_parallel_episodes=NUM_PARALLEL)
         collector = Collector(playing, bench.lease, bench.rewards, plan)
         async with collector.collecting(iter(tasks), num_groups) as groups:
@@ -237,7 +269,7 @@ async def collect(bench: Workbench, tasks: Sequence[Task], num_groups: int, faul
 async def _user(recipe: Recipe, faults: Faults) -> AsyncIterator[CountedUser]:
     chat, engine = chat_of(recipe), transformers_engine(recipe)
     try:
-        with UserEndpoint(EngineSampler(engine, chat, "embedded", is_exact=False), faults) as endpoint:
+        with UserEndpoint(EngineSampler(engine, chat, "embedded", is_exact=True), faults) as endpoint:
             sampler = EndpointSampler(EndpointAccount(endpoint.url, "embedded"), PATIENCE)
             try:
                 yield CountedUser(SimulatedUser(sampler, Sanitiser(chat.special_tokens).clean))
@@ -288,14 +320,16 @@ def tasks_of(count: int) -> list[Task]:
     ]
 
 
-async def compare(num_conversations: int, seed: int, rate: float = 0.3) -> tuple[Outcome, Outcome, list[str]]:
+async def compare(
+    num_conversations: int, seed: int, rate: float = 0.3, **faults: float
+) -> tuple[Outcome, Outcome, list[str]]:
     """Play the conversations without and with faults; the latter may refill from spare tasks."""
     num_groups = num_conversations // GROUP_SIZE
     tasks = tasks_of(num_groups + max(2, num_groups // 12))
     async with open_workbench(Recipe(seed=seed), tasks) as bench:
         plain = await collect(bench, tasks, len(tasks), Faults(seed, 0.0))
         print(f"without faults: {len(plain.episodes)} conversations in {plain.seconds:.0f} s", flush=True)
-        done = await collect(bench, tasks, num_groups, Faults(seed, rate))
+        done = await collect(bench, tasks, num_groups, Faults(seed, rate, **faults))
     return plain, done, list(problems_of(done, plain, num_groups))
 
 

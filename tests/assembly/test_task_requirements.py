@@ -93,5 +93,5 @@ def test_a_user_that_a_model_plays_needs_a_model_in_the_recipe(settings: Recipe,
     assert f"task {last.id!r}: user.kind is 'model'" in problem
     assert "user.model" in problem
     missing = override_recipe(settings, ["user.model=no/such/folder/anywhere"])
-    with pytest.raises(ValueError, match=r"user\.model: "):
+    with pytest.raises(ValueError, match=r"user\.model: no/such"):
         run_it(missing)

@@ -15,8 +15,8 @@ simulated_user = loaded("simulated_user")
 
 @pytest.fixture(scope="module")
 async def compared() -> Any:
-    """Twelve conversations without faults, and eight of them with many faults."""
-    return await simulated_user.compare(8, seed=1, rate=0.6)
+    """Sixteen conversations without faults, and eight of them with many faults."""
+    return await simulated_user.compare(8, seed=1, rate=0.6, timeout_share=0.0)
 
 
 async def test_conversations_behind_a_failing_endpoint_are_those_without_faults(compared: Any) -> None:

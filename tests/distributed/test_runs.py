@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ from tests.run.stage import write_recipe
 from tests.run.test_signals import read_until, training
 from turnwise.evaluate.report import read_report
 from turnwise.rollout.store import read_episodes
+from turnwise.tasks.load import load, save
 from turnwise.tracking.ending import How, read_ending
 from turnwise.training.update import checkpoint
+from turnwise.types import ModelUser
 
 ROOT = Path(__file__).parents[2]
 UNMEASURED = {"evaluation": {"before_and_after": False}}
@@ -98,6 +101,33 @@ def settings(**hardware: Any) -> dict[str, Any]:
 def skip_without_deepspeed(strategy: str) -> None:
     if strategy == "zero3" and find_spec("deepspeed") is None:
         pytest.skip("DeepSpeed is missing: run `make ready`")
+
+
+@pytest.mark.slow
+def test_two_processes_meet_the_same_users_as_one(tmp_path: Path) -> None:
+    rollout = {"group_size": 2, "tokens_per_turn": 40, "lockstep": True}
+    runs = []
+    for num_processes in (1, 2):
+        folder = tmp_path / str(num_processes)
+        recipe = write_recipe(
+            folder, **{**settings(), **UNMEASURED, "rollout": rollout}, user={"model": "model"}
+        )
+        user = ModelUser("Ann", "Have it written down.", 1)
+        save([replace(task, user=user) for task in load(folder / "train.jsonl")], folder / "train.jsonl")
+        done = train(str(recipe), "--processes", str(num_processes))
+        assert done.returncode == 0, done.stdout + done.stderr
+        runs.append(folder / "runs" / "run")
+    one, two = runs
+    for step in range(3):
+        assert episodes(one, step) == episodes(two, step)
+    said = [
+        turn.user
+        for step in range(3)
+        for played in read_episodes(two / "trajectories" / f"step-{step:06d}.jsonl")
+        for turn in played.trajectory.turns
+    ]
+    assert any(said), "no user said anything"
+    assert list((two / "user_replies").rglob("*.txt"))
 
 
 @pytest.mark.parametrize("strategy", ["data_parallel", slow("fsdp2"), slow("zero3")])

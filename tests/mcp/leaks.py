@@ -29,11 +29,13 @@ def descendants(pid: int | None = None) -> set[int]:
 
 
 def descriptors() -> dict[str, str]:
+    """The open descriptors, without the map of compiled kernels that torch opens once on ARM."""
     found = {}
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             found[entry.name] = os.readlink(entry)
-    return found
+    kernels = f"/tmp/perf-{os.getpid()}.map"
+    return {number: path for number, path in found.items() if path != kernels}
 
 
 def scratch_folders() -> set[str]:

@@ -77,9 +77,9 @@ def exchanges_of(task: Task) -> list[list[DemoTurn]]:
     """The demonstration's turns for each user message."""
     user = UserSide(task, ())
     found: list[list[DemoTurn]] = [[]]
-    for turn in task.demonstration:
+    for number, turn in enumerate(task.demonstration):
         found[-1].append(turn)
-        ending, said = user.answer_shown(turn)
+        ending, said = user.answer_shown(number)
         if ending is not None and said is not None:
             found.append([])
     return found

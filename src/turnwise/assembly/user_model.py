@@ -134,7 +134,8 @@ async def _engine_sampler(
         chat = open_chat(load_tokenizer(name), system_prompt="", enable_thinking=False)
         engine = await open_engine(own, exits)
     except (ValueError, OSError) as error:
-        raise ValueError(f"user.model: {error}") from None
+        # What opens models calls the name model.path.
+        raise ValueError(f"user.model: {str(error).removeprefix('model.path: ')}") from None
     return EngineSampler(engine, chat, name, is_exact=recipe.rollout.lockstep)
 
 
