@@ -195,7 +195,7 @@ class Alone:
     """Samples one request at a time, without a cache.
 
     The last bits of a log-prob depend on the other rows of a batch, and a fault changes who is sampled with
-    whom: about one conversation in 500 would get another token.
+    whom. Sampled in batches, one conversation of 500 differed from the one without faults.
     """
 
     def __init__(self, inner: BatchEngine) -> None:

@@ -10,6 +10,8 @@ import pytest
 from tests.benchmarks.loading import loaded
 from turnwise.types import Reward, Stop
 
+pytestmark = pytest.mark.slow  # half a minute
+
 simulated_user = loaded("simulated_user")
 
 
