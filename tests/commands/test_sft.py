@@ -1,6 +1,7 @@
 """A warm start learns what the demonstrations show, with real tools, and leaves a model for every command."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tests.rollout.stage import task
 from tests.shown import recipe_in, shown_task, sound_setup, write_servers
 from tests.test_cli import one_line, turnwise
 from turnwise.assembly.workbench import open_workbench
-from turnwise.commands.sft import METRICS, warm_up
+from turnwise.commands.sft import METRICS, demonstrated, warm_up
 from turnwise.config import Recipe
 from turnwise.rewards import is_success
 from turnwise.tasks.load import save
@@ -51,6 +52,16 @@ async def test_without_verification_the_recorded_results_are_used(folder: Path, 
     warm = await warm_up(recipe, tmp_path / "warm", is_verified=False, is_adapter=True)
     assert (warm.num_lessons, dict(warm.dropped)) == (2, {})
     assert (tmp_path / "warm" / "adapter_config.json").exists()
+
+
+def test_a_part_of_the_demonstrations_is_drawn_evenly_across_families(folder: Path) -> None:
+    families = ["a", "a", "a", "b", "b", "b"]
+    tasks = [replace(shown_task(), id=f"t{n}", family=name) for n, name in enumerate(families)]
+    save([task("bare"), *tasks], folder / "train.jsonl")
+    learned = {
+        num: [one.id for one in demonstrated(recipe_in(folder, f"sft.num_tasks={num}"))] for num in (2, 9)
+    }
+    assert learned == {2: ["t0", "t3"], 9: ["t0", "t1", "t2", "t3", "t4", "t5"]}
 
 
 async def test_demonstrations_that_all_fail_are_nothing_to_learn_from(folder: Path, tmp_path: Path) -> None:

@@ -84,6 +84,18 @@ def test_foreign_text_in_a_tool_does_not_break_the_recipe(tmp_path: Path) -> Non
     assert load_recipe(tmp_path / "mine" / "recipe.toml").seed == 0
 
 
+def test_with_explored_tasks_a_warm_start_leaves_most_of_them_to_training(tmp_path: Path) -> None:
+    explored = tmp_path / "tasks"
+    explored.mkdir()
+    for split, num_tasks in (("train", 100), ("validation", 0), ("test", 5)):
+        (explored / f"{split}.jsonl").write_text("{}\n" * num_tasks)
+    write_starter(tmp_path, Setup(CPU, largest_model(CPU), tmp_path / "mcp.json", {}, explored))
+    recipe = load_recipe(tmp_path / "recipe.toml")
+    assert (recipe.run.warm_start, recipe.sft.num_tasks, recipe.run.tasks_per_step) == (True, 34, 16)
+    assert (recipe.tasks.train, recipe.tasks.validation) == (explored / "train.jsonl", None)
+    assert not (tmp_path / "tasks.jsonl").exists()
+
+
 @pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice.path)
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 def test_a_model_needs_the_memory_that_it_is_said_to_need(

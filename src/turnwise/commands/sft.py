@@ -19,6 +19,7 @@ from turnwise.runtime.free_path import require_free
 from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
 from turnwise.runtime.terminal import open_console
 from turnwise.tasks.load import load
+from turnwise.tasks.selection import across_families
 from turnwise.training.model.model_folder import save_adapter, save_merged
 from turnwise.training.model.policy import Policy
 from turnwise.training.packing.samples import Sample
@@ -112,12 +113,12 @@ async def _verified(recipe: Recipe, given: Given, *, is_verified: bool) -> Verif
 
 
 def demonstrated(recipe: Recipe) -> list[Task]:
-    """Return the tasks of tasks.train that have a demonstration. ValueError if none has one."""
+    """Return the tasks of tasks.train whose demonstrations are learned. ValueError if none has one."""
     file = recipe.tasks.require_train()
     tasks = [task for task in load(file) if task.demonstration]
     if not tasks:
         raise ValueError(f"tasks.train: no task of {file} has a demonstration to learn from")
-    return tasks
+    return list(across_families(tasks, recipe.sft.num_tasks))
 
 
 def _require_results(recipe: Recipe, tasks: Sequence[Task]) -> None:

@@ -74,14 +74,17 @@ def recipe_text(folder: Path, setup: Setup) -> str:
         num_tasks=_tasks_per_step(setup),
         episode_tokens=4096 if setup.explored is None else 8192,
         warm_start="" if setup.explored is None else _WARM_START,
+        sft="" if setup.explored is None else _SFT.format(num_tasks=-(-_num_tasks(setup.explored) // 3)),
     )
 
 
 def _tasks_per_step(setup: Setup) -> int:
-    if setup.explored is None:
-        return NUM_TASKS
-    with (setup.explored / "train.jsonl").open("rb") as lines:
-        return min(16, sum(1 for _ in lines))
+    return NUM_TASKS if setup.explored is None else min(16, _num_tasks(setup.explored))
+
+
+def _num_tasks(explored: Path) -> int:
+    with (explored / "train.jsonl").open("rb") as lines:
+        return sum(1 for _ in lines)
 
 
 def _task_lines(folder: Path, setup: Setup) -> Iterator[str]:
@@ -167,7 +170,12 @@ def concise(trajectory: Trajectory, *, num_characters: int = 200) -> float:
 '''
 
 _WARM_START = """\
-warm_start = true  # learn from the tasks' demonstrations first, then by trying
+warm_start = true  # learn from demonstrations first, then by trying
+"""
+
+_SFT = """
+[sft]
+num_tasks = {num_tasks}  # demonstrations for the warm start: the other tasks are left to RL
 """
 
 _RECIPE = """\
@@ -217,4 +225,4 @@ tokens_per_microbatch = 4096  # lower it if memory runs out
 {warm_start}num_steps = 100
 tasks_per_step = {num_tasks}  # at most the number of tasks; 16 is a good value once you have more
 checkpoint_every = 20
-"""
+{sft}"""

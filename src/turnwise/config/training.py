@@ -183,6 +183,9 @@ class SftConfig(BaseModel):
 
     model_config = SECTION_CONFIG
 
+    num_tasks: int | None = Field(default=None, ge=1)
+    """Number of tasks whose demonstrations are learned, drawn evenly across families; unset: all. Leave most
+    tasks to RL: those that the model knows by heart teach it nothing more."""
     num_epochs: int = Field(default=3, ge=1)
     """Passes over all demonstrations or successes."""
     samples_per_step: int = Field(default=32, ge=1)
