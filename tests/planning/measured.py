@@ -45,7 +45,8 @@ class Process:
     """The resident set of this process, minus what torch needs for itself."""
 
     def __init__(self) -> None:
-        torch.nn.Linear(256, 256)(torch.zeros(64, 256)).sum().backward()
+        # Large enough to fill the buffers of the matrix library: OpenBLAS, on ARM, keeps 32 MB.
+        torch.nn.Linear(2048, 2048)(torch.zeros(1024, 2048)).sum().backward()
         gc.collect()
         self._before = resident("VmRSS")
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak

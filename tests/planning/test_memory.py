@@ -122,6 +122,18 @@ def test_vllm_takes_its_share_and_a_remote_engine_takes_nothing(tmp_path: Path) 
     assert not any(name.startswith("engine") for name in remote)
 
 
+def test_the_engine_that_plays_users_is_planned_and_an_endpoint_takes_nothing(tmp_path: Path) -> None:
+    own = f"user.model={tmp_path}"
+    parts = planned(tmp_path, QWEN3_06B, BF16, own)
+    of_users = {name: size for name, size in parts.items() if name.startswith("users")}
+    assert of_users == {
+        name.replace("engine", "users"): size for name, size in parts.items() if name.startswith("engine")
+    }
+    assert of_users["users: weights"] == parts["policy: weights"]
+    endpoint = planned(tmp_path, QWEN3_06B, BF16, own, "user.url=http://127.0.0.1:1/v1")
+    assert not any(name.startswith("users") for name in endpoint)
+
+
 def test_any_causal_architecture_is_planned(tmp_path: Path) -> None:
     sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
     found = planned(tmp_path, GPTNeoXConfig(vocab_size=500, **sizes), device="cpu")

@@ -122,14 +122,8 @@ async def _engine_sampler(
     exits: contextlib.AsyncExitStack,
     open_engine: Callable[[Recipe, contextlib.AsyncExitStack], Awaitable[Engine]],
 ) -> EngineSampler:
-    name = recipe.user.model
-    kind = "vllm" if recipe.engine.kind == "vllm" else "transformers"
-    own = recipe.model_copy(
-        update={
-            "model": recipe.model.model_copy(update={"path": name, "quantisation": "none"}),
-            "engine": recipe.engine.model_copy(update={"kind": kind, "adapters": False}),
-        }
-    )
+    name, own = recipe.user.model, recipe.of_users()
+    assert own is not None, "an endpoint is asked instead"
     try:
         chat = open_chat(load_tokenizer(name), system_prompt="", enable_thinking=False)
         engine = await open_engine(own, exits)

@@ -202,3 +202,15 @@ class Recipe(BaseModel):
         }
         is_adapter_all = self.policy.tuning == "lora" and not self.policy.lora_tokens
         return is_adapter_all and accepts_adapters.get(self.engine.kind, False)
+
+    def of_users(self) -> "Recipe | None":
+        """Return the recipe of the engine that plays users; None if none does, or if an endpoint does."""
+        if not self.user.model or self.user.url:
+            return None
+        kind = "vllm" if self.engine.kind == "vllm" else "transformers"
+        return self.model_copy(
+            update={
+                "model": self.model.model_copy(update={"path": self.user.model, "quantisation": "none"}),
+                "engine": self.engine.model_copy(update={"kind": kind, "adapters": False}),
+            }
+        )

@@ -74,6 +74,7 @@ def plan_memory(recipe: Recipe, device: str, memory: Memory | None = None) -> Me
     policy = _measured_policy(recipe)
     with _unplannable_on_error(policy.model):
         parts = (*_training_parts(recipe, policy, device), *_engine_parts(recipe, policy, memory))
+    parts += tuple(_user_parts(recipe, memory))
     sharding = sharding_of(recipe)
     parts = tuple(
         MemoryPart(
@@ -216,6 +217,17 @@ def _peak_activations(policy: SizedModel, training: PassMemory, device: str) -> 
     return max(training.peak_bytes, training.at_head_bytes + head_bytes(policy, training.num_tokens, device))
 
 
+def _user_parts(recipe: Recipe, memory: Memory | None) -> Iterator[MemoryPart]:
+    """Yield what the engine that plays users holds, if there is one."""
+    own = recipe.of_users()
+    if own is None:
+        return
+    model = _measured_policy(own)
+    with _unplannable_on_error(model.model):
+        for part in _engine_parts(own, model, memory):
+            yield MemoryPart(part.name.replace("engine", "users", 1), part.num_bytes, part.why)
+
+
 def _engine_parts(recipe: Recipe, policy: SizedModel, memory: Memory | None) -> Iterator[MemoryPart]:
     engine = recipe.engine
     if engine.kind == "vllm":
@@ -231,7 +243,7 @@ def _engine_parts(recipe: Recipe, policy: SizedModel, memory: Memory | None) -> 
     if engine.kind != "transformers":
         return
     is_shared = recipe.model.quantisation != "none"
-    yield MemoryPart("engine: weights", 0 if is_shared else policy.plain_bytes, "a second copy")
+    yield MemoryPart("engine: weights", 0 if is_shared else policy.plain_bytes, "a copy of its own")
     yield MemoryPart(
         "engine: adapters", policy.adapter_bytes if is_shared else 0, "on the base of the policy"
     )
