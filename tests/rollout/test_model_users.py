@@ -13,7 +13,7 @@ from tests.rollout.stage import call, gathered, leasing, notebook, script, scrip
 from tests.rollout.test_conversations import DONE, LIMITS, RENDERERS, Recording, asking, following, texts
 from tests.servers.provider import Answer as Sent
 from tests.servers.provider import LoopbackProvider
-from turnwise.assembly.user_model import ReplyCache, SimulatedUser
+from turnwise.assembly.user_model import SimulatedUser
 from turnwise.chat import RenderedChat, open_chat
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool
@@ -24,6 +24,7 @@ from turnwise.rollout.episode import play, player
 from turnwise.rollout.simulated_user import GREETING
 from turnwise.rollout.user_samplers import EndpointSampler
 from turnwise.runtime.chat_endpoint import EndpointAccount, EndpointPatience
+from turnwise.runtime.text_cache import TextCache
 from turnwise.types import (
     END_WORD,
     Answer,
@@ -305,24 +306,12 @@ def replaced(task: Task) -> Task:
 
 
 async def test_a_reply_is_cached_by_request_and_seed(pool: Pool, tmp_path: Path) -> None:
-    cache, turns = ReplyCache(tmp_path / "replies"), ["Which?", "done"]
+    cache, turns = TextCache(tmp_path / "replies", "reply"), ["Which?", "done"]
     first = await talk(pool, asking(user=ANNA), turns, [says("It is 4711."), ENDING], cache=cache)
     again = await talk(pool, asking(user=ANNA), turns, [FAULTS["an error"]], cache=cache)
     assert again.trajectory.token_ids == first.trajectory.token_ids
     other = await talk(pool, asking(user=ANNA), turns, [says("No."), ENDING], cache=cache, seed=6)
     assert other.said[1] == "No.", "another seed is another request"
-
-
-def test_a_damaged_reply_is_sampled_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    cache = ReplyCache(tmp_path)
-    cache.keep("abcd", "hello\n")
-    assert cache.find("abcd") == "hello\n"
-    (tmp_path / "ab" / "abcd.txt").write_bytes(b"\xff")
-    assert cache.find("abcd") is None
-    assert "sampled again" in caplog.text
-    (tmp_path / "cd").write_text("a file in the way")
-    cache.keep("cdef", "hello")
-    assert "cannot be kept" in caplog.text
 
 
 async def test_a_recorded_user_is_replayed_without_an_endpoint(tmp_path: Path) -> None:

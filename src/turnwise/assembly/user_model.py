@@ -3,9 +3,6 @@
 import contextlib
 import hashlib
 import json
-import logging
-import os
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -21,10 +18,8 @@ from turnwise.rollout.user_samplers import EndpointSampler, EngineSampler, UserS
 from turnwise.runtime.addresses import check_token
 from turnwise.runtime.chat_endpoint import EndpointAccount
 from turnwise.runtime.environment import environment, user_folder
-from turnwise.runtime.regular_files import Damaged, read_bytes
+from turnwise.runtime.text_cache import TextCache
 from turnwise.types import Cause, Message, Task, Turn
-
-logger = logging.getLogger(__name__)
 
 MAX_REPLY_CHARS = 4_000
 """The longest reply that reaches the policy; a longer one is cut. 256 tokens are about 1,000 characters."""
@@ -38,7 +33,7 @@ class SimulatedUser:
         sampler: UserSampler | None,
         clean: Callable[[str], str],
         *,
-        cache: "ReplyCache | None" = None,
+        cache: TextCache | None = None,
         cassette: Cassette | None = None,
     ) -> None:
         """clean: removes control characters, template tags and secrets, from what either side says."""
@@ -70,7 +65,7 @@ class SimulatedUser:
         asked = [[message.role, message.content] for message in messages]
         key = _digest([self._sampler.name, seed, asked])
         text = None if self._cache is None else self._cache.find(key)
-        if text is None:
+        if not text:
             text = self._clean(await self._sampler.sample(messages, seed))[:MAX_REPLY_CHARS].strip()
             if not text:
                 raise UserDown(f"the user's model {self._sampler.name} said nothing that can be shown")
@@ -112,7 +107,7 @@ async def open_user_model(
     return SimulatedUser(
         sampler,
         Sanitiser(special_tokens, secrets).clean,
-        cache=None if replies is None else ReplyCache(replies),
+        cache=None if replies is None else TextCache(replies, "reply of a user"),
         cassette=cassette,
     )
 
@@ -139,36 +134,6 @@ def _account(user: UserConfig) -> EndpointAccount:
     if not key and urlsplit(user.url).hostname == "api.openai.com":
         raise ValueError(f"user.url is {user.url!r}, which needs a key: set {user.key_variable}")
     return EndpointAccount(user.url, user.model, key)
-
-
-class ReplyCache:
-    """Replies on disk, one file each: written atomically, and shared by the processes of a run."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def find(self, key: str) -> str | None:
-        try:
-            return read_bytes(self._path(key)).decode() or None
-        except FileNotFoundError:
-            return None
-        except (Damaged, UnicodeDecodeError) as error:
-            logger.warning("reply %s of a user cannot be read and is sampled again: %s", key, error)
-            return None
-
-    def keep(self, key: str, text: str) -> None:
-        path = self._path(key)
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("wb", dir=path.parent, delete=False) as file:
-                file.write(text.encode())
-            os.replace(file.name, path)  # noqa: PTH105
-        except OSError as error:
-            # Not fatal, for example on a full disk: this run has its reply, a resumed one samples it again.
-            logger.warning("reply %s of a user cannot be kept: %s", key, error)
-
-    def _path(self, key: str) -> Path:
-        return self._folder / key[:2] / f"{key}.txt"
 
 
 def _digest(value: object) -> str:

@@ -4,8 +4,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +19,7 @@ from turnwise.runtime.chat_endpoint import ChatEndpoint, EndpointAccount, Endpoi
 from turnwise.runtime.environment import environment, user_folder
 from turnwise.runtime.http_replies import parsed_or_text
 from turnwise.runtime.retries import GaveUp
+from turnwise.runtime.text_cache import TextCache
 from turnwise.types import Trajectory
 
 logger = logging.getLogger(__name__)
@@ -81,7 +80,7 @@ class Judge:
         self._rubric = rubric
         if cache_dir is None and (cache := user_folder("XDG_CACHE_HOME", "~/.cache")) is not None:
             cache_dir = cache / "judge"
-        self._cache = VerdictCache(None if cache_dir is None else Path(cache_dir))
+        self._cache = None if cache_dir is None else TextCache(Path(cache_dir), "verdict", ".json")
         self._being_asked: dict[str, asyncio.Lock] = {}
 
     async def __call__(self, trajectory: Trajectory) -> float:
@@ -107,16 +106,25 @@ class Judge:
         lock = self._being_asked.setdefault(key, asyncio.Lock())
         try:
             async with lock:
-                verdict = self._cache.find(key)
+                verdict = self._kept(key)
                 if verdict is None:
                     verdict = await self._ask(messages)
-                    self._cache.keep(key, verdict)
+                    if self._cache is not None:
+                        self._cache.keep(key, json.dumps(asdict(verdict)))
         finally:
             self._being_asked.pop(key, None)
         return verdict
 
     async def close(self) -> None:
         await self._endpoint.close()
+
+    def _kept(self, key: str) -> Verdict | None:
+        text = None if self._cache is None else self._cache.find(key)
+        try:
+            return None if text is None else read_verdict(text)
+        except ValueError as error:
+            logger.warning("verdict %s cannot be read and is asked for again: %s", key, error)
+            return None
 
     async def _ask(self, messages: list[dict[str, str]]) -> Verdict:
         account = self._endpoint.account
@@ -206,38 +214,3 @@ def _unfenced(reply: str) -> str:
     body, _, closing = rest.rpartition("\n")
     is_fenced = opening.rstrip() in ("```", "```json") and closing.strip() == "```"
     return body if is_fenced else reply
-
-
-class VerdictCache:
-    """Verdicts on disk, one file per verdict: written atomically, and shared by any number of runs."""
-
-    def __init__(self, directory: Path | None) -> None:
-        self._directory = directory
-
-    def find(self, key: str) -> Verdict | None:
-        if self._directory is None:
-            return None
-        try:
-            return read_verdict(self._path(key).read_text("utf-8"))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            logger.warning("verdict %s cannot be read and is asked for again: %s", key, error)
-            return None
-
-    def keep(self, key: str, verdict: Verdict) -> None:
-        if self._directory is None:
-            return
-        path = self._path(key)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-                json.dump(asdict(verdict), file)
-            os.replace(file.name, path)  # noqa: PTH105
-        except OSError as error:
-            # Not fatal, for example on a full disk: this run has its verdict, the next one asks again.
-            logger.warning("verdict %s cannot be kept: %s", key, error)
-
-    def _path(self, key: str) -> Path:
-        assert self._directory is not None
-        return self._directory / key[:2] / f"{key}.json"
