@@ -16,7 +16,7 @@ from turnwise.assembly.workbench import transformers_engine
 from turnwise.config import Recipe, load_recipe
 from turnwise.integrations.skyrl.experiment import TaskDataset
 from turnwise.tasks.load import load, save
-from turnwise.types import Sampling, Task
+from turnwise.types import FollowUp, Sampling, Task
 
 ROOT = Path(__file__).parents[2]
 TASKS = ROOT / "recipes" / "cpu" / "train.jsonl"
@@ -25,18 +25,24 @@ EVEN_IDS = "tests.run.own_rewards:even_ids"
 """A reward that differs between episodes."""
 
 
-def write_recipe(folder: Path, num_tasks: int = 6, reward: str = EVEN_IDS, **rollout: Any) -> Recipe:
+def write_recipe(
+    folder: Path,
+    num_tasks: int = 6,
+    reward: str = EVEN_IDS,
+    conversation: tuple[FollowUp, ...] = (),
+    **rollout: Any,
+) -> Recipe:
     """A recipe with the embedded model, which can call tools, and the only server of these tasks."""
     block = {"command": sys.executable, "args": ["-m", "turnwise", "serve", "fmp"]}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"fmp": block}}))
     quotes = [task for task in load(TASKS) if task.family == "quote_figure"][:num_tasks]
     tools = ("fmp_get_quote", "fmp_search_ticker")
-    save([replace(task, servers=("fmp",), tools=tools) for task in quotes], folder / "train.jsonl")
+    more = {"servers": ("fmp",), "tools": tools, "conversation": conversation}
+    save([replace(task, **more) for task in quotes], folder / "train.jsonl")
     settings = {
         "group_size": 2,
         "tokens_per_turn": 96,
         "tokens_per_episode": 2048,
-        "num_retries": 0,
     } | rollout
     lines = ['[tools]\nmcp = "mcp.json"', '[tasks]\ntrain = "train.jsonl"', "[rollout]"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]

@@ -24,7 +24,9 @@ from turnwise.integrations.skyrl.experiment import new_generator
 from turnwise.integrations.skyrl.generator import TurnwiseGenerator
 from turnwise.rollout.collector import CollectionFailed, step_seed
 from turnwise.tasks.load import load
-from turnwise.types import Group, Task
+from turnwise.types import FollowUp, Group, Task, Truth
+
+TALK = (FollowUp("And its volume?", Truth(required_tools=("fmp_get_quote",))), FollowUp("Thanks.", Truth()))
 
 
 @contextlib.asynccontextmanager
@@ -55,8 +57,11 @@ def joined(output: Any, row: int) -> list[int]:
     return output["prompt_token_ids"][row] + output["response_ids"][row]
 
 
-async def test_ids_masks_logprobs_and_rewards_are_those_of_our_own_rollout(tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path)
+@pytest.mark.parametrize("conversation", [(), TALK], ids=["one message", "conversation"])
+async def test_ids_masks_logprobs_and_rewards_are_those_of_our_own_rollout(
+    tmp_path: Path, conversation: tuple[FollowUp, ...]
+) -> None:
+    recipe = write_recipe(tmp_path, conversation=conversation)
     tasks = tasks_of(recipe)[:3]
 
     client = ModelClient(recipe)
@@ -74,6 +79,8 @@ async def test_ids_masks_logprobs_and_rewards_are_those_of_our_own_rollout(tmp_p
         assert output["rollout_logprobs"][row] == pytest.approx(trajectory.logprobs[start:], abs=1e-4)
         assert output["rewards"][row] == reward.total
     assert any(trajectory.calls for trajectory, _ in pairs), "no tool was called"
+    last = max(turn.message for trajectory, _ in pairs for turn in trajectory.turns)
+    assert last == len(conversation), "no episode reached the last message"
     assert len({reward.total for _, reward in pairs}) > 3, "rewards differ between episodes"
     # one session per episode, ended once; no parameter of SkyRL that would change the distribution
     assert sorted(set(client.sessions)) == sorted(client.finished)
@@ -93,7 +100,7 @@ async def test_a_lost_group_is_replaced_by_the_whole_group_of_another_training_t
     figures = output["rollout_metrics"]
     assert figures["turnwise/num_groups_refilled"] == 1
     assert figures["turnwise/num_groups_masked"] == 0
-    assert figures["turnwise/num_lost_engine_down"] == 2
+    assert figures["turnwise/num_lost_engine_down"] == 6, "two members, each played three times"
     first, second = output["prompt_token_ids"][:2]
     assert first == second, "both members are of the same task"
     assert len({tuple(ids) for ids in output["prompt_token_ids"]}) == 2
