@@ -4,6 +4,7 @@ object is closed exactly once."""
 import asyncio
 import sqlite3
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -71,6 +72,10 @@ class Tracked:
 
 
 def check_closed(game: type[Tracked]) -> None:
+    """Threads may still be closing what was cancelled."""
+    deadline = time.monotonic() + 10
+    while game.open_now and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert game.num_closed
     assert set(game.num_closed.values()) == {1}
     assert game.open_now == 0

@@ -159,7 +159,7 @@ def test_the_reward_that_is_paid_is_what_rises(tmp_path: Path) -> None:
     )
     _, folder = run_it(settings)
     rewards = [line["metrics"]["reward/mean"] for line in lines(folder, "rollout")]
-    assert math.fsum(rewards[-3:]) / 3 > math.fsum(rewards[:3]) / 3 + 0.15
+    assert math.fsum(rewards[-3:]) / 3 > math.fsum(rewards[:3]) / 3 + 0.1
 
 
 def test_a_failed_update_hides_nothing_of_what_was_played(tmp_path: Path) -> None:

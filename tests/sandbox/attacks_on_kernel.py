@@ -1,5 +1,7 @@
 """Attacks on the network, on namespaces and on the kernel's more dangerous calls."""
 
+import platform
+
 from tests.sandbox.attack import NAMESPACES, Attack, attacks
 from turnwise.sandbox import ExecutionStop
 
@@ -154,8 +156,6 @@ _KILLED = [
     Attack(
         "calls through the 32-bit table",
         """
-        if not IS_X86:
-            os.kill(os.getpid(), 31); os._exit(0)
         import mmap
         flags, prot = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
         page = mmap.mmap(-1, 4096, flags=flags, prot=prot)
@@ -173,5 +173,5 @@ _KILLED = [
 KERNEL_ATTACKS = [
     *attacks(_NETWORK | _CALLS | _TRICKS),
     *attacks(_TRICKS_IN_NAMESPACES, kinds=NAMESPACES),
-    *_KILLED,
+    *(_KILLED if platform.machine() == "x86_64" else ()),  # others have no such table
 ]

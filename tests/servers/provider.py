@@ -89,7 +89,8 @@ class _Handler(BaseHTTPRequestHandler):
         provider, url = self.server.provider, urlsplit(self.path)
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        body = json.loads(raw) if raw else None
+        is_form = headers.get("content-type", "").startswith("multipart/")
+        body = raw if is_form else json.loads(raw) if raw else None
         provider.requests.append(Seen(self.command, url.path, dict(parse_qsl(url.query)), headers, body))
         self._give(provider.next_answer(url.path))
 

@@ -36,7 +36,7 @@ both_tunings = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 
 def tolerance(make: Callable[[], Any]) -> float:
     """For gradients of a model in fp64, whose norms are in fp32 in all but gpt_neox."""
-    return 1e-10 if make is gpt_neox else 2e-6
+    return 1e-8 if make is gpt_neox else 2e-6  # on ARM, torch's activations in fp64 differ by 2e-9
 
 
 def plain_twin(make: Callable[[], Any], policy: Policy) -> Any:

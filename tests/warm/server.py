@@ -126,6 +126,8 @@ def run(argv: list[str]) -> None:
     match argv:
         case ["-W", action, *rest]:
             warnings.simplefilter(action)  # type: ignore[arg-type]
+            # an ARM CPU without bf16: torch takes another kernel
+            warnings.filterwarnings("ignore", "mkldnn_matmul failed", UserWarning)
             run(rest)
         case ["-u", *rest]:  # as torchrun starts its workers
             run(rest)
