@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from turnwise.protocols import RewardDown
 from turnwise.rewards import succeeded
 from turnwise.rewards.outcome import successes_of
+from turnwise.rewards.verdicts import Verdict, verdicts_of
 from turnwise.types import Cause, Fault, Reward, Tool, Trajectory
 
 _TRAJECTORY = TypeAdapter(Trajectory)
@@ -138,6 +139,15 @@ def messages_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> list[bool]:
     try:
         return list(successes_of(_without_tokens(record, tools)))
     except (RewardDown, ValueError):
+        return []
+
+
+def verdicts(record: Mapping[str, Any], tools: Sequence[Tool]) -> list[Verdict]:
+    """The verdict on each message; empty if the line or its truths cannot be evaluated."""
+    try:
+        reward = Reward(float(record["reward"]["total"]), record["reward"]["parts"])
+        return list(verdicts_of(_without_tokens(record, tools), reward))
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return []
 
 
