@@ -90,6 +90,7 @@ def _line(step: int, number: int, num_tokens: int) -> str:
     }
     task = {
         "id": f"task-{number % 997:04d}",
+        "servers": ["market"],
         "prompt": [{"role": "user", "content": f"What do {number} shares of {name} cost? " + "word " * 30}],
         "truth": {"answer": {"value": number, "matcher": "numeric"}, "required_tools": [name]},
         "family": FAMILIES[number % 4],
