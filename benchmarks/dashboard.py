@@ -14,7 +14,7 @@ from typing import Any
 
 import uvicorn
 
-from turnwise.dashboard import conversation, listing, series
+from turnwise.dashboard import conversation, episode_list, listing, series
 from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.listing import Filter
 from turnwise.dashboard.runs import ListedRun, Runs
@@ -90,7 +90,9 @@ def _line(step: int, number: int, num_tokens: int) -> str:
     }
     task = {
         "id": f"task-{number % 997:04d}",
-        "prompt": [],
+        "servers": ["market"],
+        "prompt": [{"role": "user", "content": f"What do {number} shares of {name} cost? " + "word " * 30}],
+        "truth": {"answer": {"value": number, "matcher": "numeric"}, "required_tools": [name]},
         "family": FAMILIES[number % 4],
         "difficulty": "easy",
     }
@@ -98,7 +100,10 @@ def _line(step: int, number: int, num_tokens: int) -> str:
         "task": task,
         "episode_id": str(number),
         "seed": 1,
-        "turns": [turn, turn],
+        "turns": [
+            turn,
+            {**turn, "parsed": {**turn["parsed"], "text": f"It is {number}.", "calls": []}, "results": []},
+        ],
         "stop": "answered",
     }
     more = {"tools": [], "probes": [], "losses": [], "seconds": 1.5, "queue_seconds": 0.0}
@@ -149,15 +154,23 @@ def answers(run: ListedRun, num_steps: int) -> float:
     }
     slowest = 0.0
     for name, wanted in filters.items():
-        slowest = max(slowest, show(f"filter: {name}", lambda wanted=wanted: listing.page(run.index, wanted)))
+        slowest = max(
+            slowest, show(f"filter: {name}", lambda wanted=wanted: episode_list.page(run.index, wanted))
+        )
     show(
-        "filter: by reward, page 100", lambda: listing.page(run.index, Filter(), sort="-reward", offset=5_000)
+        "filter: by reward, page 100",
+        lambda: episode_list.page(run.index, Filter(), sort="-reward", offset=5_000),
     )
+    for sort in episode_list.SORTS:
+        slowest = max(
+            slowest,
+            show(f"order: {sort}", lambda sort=sort: episode_list.page(run.index, Filter(), sort=sort), 3),
+        )
     show("choices", lambda: listing.choices(run.index), 3)
     show(f"{len(SHOWN)} series of {num_steps:,} steps", lambda: series.series(run.index, SHOWN))
     show("ratio histogram", lambda: series.histogram(run.index, "ratio"), 3)
     show("tools", lambda: traffic(run.index), 3)
-    newest = listing.page(run.index, Filter())["rows"][0]["id"]
+    newest = episode_list.page(run.index, Filter())["rows"][0]["id"]
     show("an episode", lambda: conversation.conversation(run.index, newest))
     show("its tokens", lambda: conversation.tokens(run.index, newest, {}, Pieces(run.folder, "none")))
     show("nothing new", run.index.refresh)

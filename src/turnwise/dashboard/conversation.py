@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from turnwise.dashboard.episodes import fault_of, messages_of, tools_of
+from turnwise.dashboard.episodes import fault_of, messages_of, tools_of, verdicts
 from turnwise.dashboard.index import Index, offer
 from turnwise.dashboard.listing import members, of_task
 from turnwise.dashboard.token_credit import group_advantage, traced, why_not
@@ -36,6 +37,7 @@ def conversation(index: Index, episode: int) -> dict[str, Any]:
         "probes": played["probes"],
         "losses": played["losses"],
         "messages": messages_of(record, tools),
+        "verdicts": [asdict(verdict) for verdict in verdicts(record, tools)],
         "tools": [{"name": tool.name, "server": tool.server} for tool in tools],
         "group": group(index, episode),
         "elsewhere": of_task(index, row["task"]),

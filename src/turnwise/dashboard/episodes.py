@@ -9,7 +9,11 @@ from pydantic import TypeAdapter
 from turnwise.protocols import RewardDown
 from turnwise.rewards import succeeded
 from turnwise.rewards.outcome import successes_of
+from turnwise.rewards.verdicts import Verdict, verdicts_of
 from turnwise.types import Cause, Fault, Reward, Tool, Trajectory
+
+MAX_LISTED_CHARS = 120
+"""The most characters of a question or an answer in the list; every filter reads past them."""
 
 _TRAJECTORY = TypeAdapter(Trajectory)
 _TOOLS = TypeAdapter(tuple[Tool, ...])
@@ -50,6 +54,13 @@ class EpisodeRow:
     seconds: float
     engine_seconds: float
     tool_seconds: float
+    question: str
+    """The last user message of the prompt; in a conversation, the message that `answer` answers."""
+    answer: str
+    """What the model said to the first message that failed, else to the last; `expected` is the truth."""
+    expected: str
+    failed_check: str
+    """The first check that failed; empty if none did, or if the truth cannot be evaluated."""
     calls: tuple[CallRow, ...]
 
 
@@ -64,6 +75,9 @@ def episode_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> EpisodeRow:
     turns = played["turns"]
     calls = _calls(turns, {tool.name: tool.server for tool in tools})
     is_success = _is_success(record, tools)
+    found = verdicts(record, tools)
+    message = next((place for place, verdict in enumerate(found) if verdict.failed), len(found) - 1)
+    verdict = found[message] if found else Verdict(None, "", {})
     return EpisodeRow(
         step=int(record["step"]),
         task=text(task["id"]),
@@ -80,8 +94,28 @@ def episode_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> EpisodeRow:
         seconds=float(played["seconds"]),
         engine_seconds=sum(turn["engine_seconds"] for turn in turns),
         tool_seconds=sum(turn["tool_seconds"] for turn in turns),
+        question=_line(_question(task, message)),
+        answer=_line(verdict.said),
+        expected=_line(verdict.expected or ""),
+        failed_check=verdict.failed,
         calls=calls,
     )
+
+
+def _question(task: Mapping[str, Any], message: int) -> str:
+    """The user's words of a message, counted from 0; empty if the task has another shape."""
+    try:
+        if message > 0:
+            return str(task["conversation"][message - 1]["message"])
+        return next(str(part["content"]) for part in reversed(task["prompt"]) if part["role"] == "user")
+    except (LookupError, TypeError, StopIteration):
+        return ""
+
+
+def _line(words: str) -> str:
+    """The beginning of a text on one line, for the list."""
+    start = text(" ".join(words[: 4 * MAX_LISTED_CHARS].split()))
+    return start if len(start) <= MAX_LISTED_CHARS else f"{start[: MAX_LISTED_CHARS - 1]}…"
 
 
 def text(value: Any) -> str:
@@ -138,6 +172,15 @@ def messages_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> list[bool]:
     try:
         return list(successes_of(_without_tokens(record, tools)))
     except (RewardDown, ValueError):
+        return []
+
+
+def verdicts(record: Mapping[str, Any], tools: Sequence[Tool]) -> list[Verdict]:
+    """The verdict on each message; empty if the line or its truths cannot be evaluated."""
+    try:
+        reward = Reward(float(record["reward"]["total"]), record["reward"]["parts"])
+        return list(verdicts_of(_without_tokens(record, tools), reward))
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return []
 
 

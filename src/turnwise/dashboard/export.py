@@ -8,7 +8,7 @@ import logging
 import re
 from typing import Any
 
-from turnwise.dashboard import conversation, evaluations, listing, series
+from turnwise.dashboard import conversation, episode_list, evaluations, listing, series
 from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
 from turnwise.dashboard.runs import ListedRun, Runs
 from turnwise.dashboard.server import OF_DAMAGED_FILES, as_json
@@ -94,7 +94,7 @@ def _episodes(run: ListedRun) -> dict[str, Any]:
     sources = [choice["value"] for choice in listing.choices(index)["source"] if choice["value"] != "train"]
     rows: dict[int, dict[str, Any]] = {}
     for wanted in (*(listing.Filter(source=source, is_success=False) for source in sources), None, failures):
-        found = listing.page(index, wanted or listing.Filter(source="train"), limit=NUM_EPISODES // 2)
+        found = episode_list.page(index, wanted or listing.Filter(source="train"), limit=NUM_EPISODES // 2)
         rows |= {row["id"]: row for row in found["rows"]}
     kept: dict[str, Any] = {"rows": [], "trajectory": {}, "group": {}, "tokens": {}}
     num_bytes = 0

@@ -8,8 +8,8 @@ UPLOT = files("turnwise.dashboard") / "vendor" / "uplot"
 
 MODULES = (
     *("dom", "recorded", "api", "place", "source", "hold", "chart", "curves", "heat", "intervals"),
-    *("figures", "panels", "overview", "health", "trajectories", "tokens", "conversation", "tools"),
-    *("evaluations", "tasks", "main"),
+    *("figures", "panels", "overview", "health", "columns", "trajectories", "tokens", "conversation"),
+    *("tools", "evaluations", "tasks", "main"),
 )
 """In dependency order: a module comes after those that it imports."""
 

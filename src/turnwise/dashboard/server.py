@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from turnwise.dashboard import conversation, listing, series, task_list
+from turnwise.dashboard import conversation, episode_list, listing, series, task_list
 from turnwise.dashboard import evaluations as measured
 from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
@@ -148,7 +148,7 @@ class Answers:
             tool=asked.text("tool"),
         )
         place = {"offset": asked.whole("offset") or 0, "limit": asked.whole("limit") or 50}
-        return listing.page(asked.run.index, wanted, sort=asked.text("sort", "newest"), **place)
+        return episode_list.page(asked.run.index, wanted, sort=asked.text("sort", "newest"), **place)
 
     def trajectory(self, asked: Asked) -> Any:
         return conversation.conversation(asked.run.index, asked.episode)

@@ -9,7 +9,7 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-VERSION = 4
+VERSION = 5
 """The schema's version: an index of another version is rebuilt."""
 
 NEW_FILE = "INSERT INTO files (name, inode, offset, tail, num_bad) VALUES (?, 0, 0, '', 0)"
@@ -26,7 +26,8 @@ CREATE TABLE offers (file INTEGER, digest TEXT, offset INTEGER, length INTEGER, 
 CREATE TABLE episodes (id INTEGER PRIMARY KEY, file INTEGER, offset INTEGER, length INTEGER, digest TEXT,
   source TEXT, step INTEGER, task TEXT, family TEXT, difficulty TEXT, episode TEXT, reward REAL,
   is_success INTEGER, stop TEXT, fault TEXT, num_turns INTEGER, num_calls INTEGER, num_tokens INTEGER,
-  seconds REAL, engine_seconds REAL, tool_seconds REAL);
+  seconds REAL, engine_seconds REAL, tool_seconds REAL,
+  question TEXT, answer TEXT, expected TEXT, failed_check TEXT);
 CREATE INDEX episodes_step ON episodes (step);
 CREATE INDEX episodes_task ON episodes (task, step);
 CREATE INDEX episodes_file ON episodes (file);

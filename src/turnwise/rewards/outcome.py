@@ -3,6 +3,7 @@
 An environment that scores `outcome` itself decides in place of the truth.
 """
 
+from collections.abc import Callable, Mapping
 from statistics import fmean
 
 from turnwise.rewards.answer import says_answer
@@ -87,15 +88,26 @@ def _check_decidable(task: Task) -> None:
 
 
 def _has_done(exchange: Trajectory) -> bool:
+    return all(holds(exchange) for holds in CHECKS.values())
+
+
+def _has_ended(exchange: Trajectory) -> bool:
     # An exchange that was cut off did not say that it was done, and might have changed more.
     in_words = (Stop.ANSWERED, Stop.ENDED_BY_USER)
     endings = (Stop.ENDED_BY_CALL,) if exchange.task.truth.ends_with else in_words
-    return (
-        exchange.stop in (*endings, Stop.ENDED)
-        and says_answer(exchange)
-        and uses_required(exchange)
-        and makes_enough_calls(exchange)
-        and avoids_forbidden(exchange)
-        and makes_writes(exchange)
-        and passes_probes(exchange)
-    )
+    return exchange.stop in (*endings, Stop.ENDED)
+
+
+def _uses_tools(exchange: Trajectory) -> bool:
+    return uses_required(exchange) and makes_enough_calls(exchange)
+
+
+CHECKS: Mapping[str, Callable[[Trajectory], bool]] = {
+    "ending": _has_ended,
+    "answer": says_answer,
+    "tools": _uses_tools,
+    "forbidden tools": avoids_forbidden,
+    "writes": makes_writes,
+    "probes": passes_probes,
+}
+"""What an exchange must fulfil to succeed, in the order in which it is checked. The first failure decides."""

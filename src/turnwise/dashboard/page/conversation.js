@@ -14,7 +14,7 @@ export async function conversation(runs, settings) {
   const turns = found.turns.map((turn, place) => turnOf(turn, place, tokens, settings.tokens));
   turns.forEach((turn, place) => { turn.id = "turn-" + (place + 1); }); // side by side there are several of each
   const section = make("section", { class: "conversation" },
-    make("p", { class: "note" }, make("a", { id: "back", href: listAddress() }, "‹ back to the list"), " (Escape)"), make("h2", {}, brief(found.task.id)), heading(found), make("div", { class: "columns" },
+    make("p", { class: "note" }, make("a", { id: "back", href: listAddress() }, "‹ back to the list"), " (Escape)"), make("h2", {}, brief(found.task.id)), heading(found), verdictsOf(found), make("div", { class: "columns" },
       make("div", {}, chooser(settings, tokens), timeline(found.turns), opening(found.task), turns.map((turn, place) => [userOf(found.turns[place]), turn]), endOf(found)),
       make("aside", {}, rewards(found), messagesOf(found), groupOf(found, run), elsewhere(found, run), details(found))));
   return section;
@@ -24,6 +24,18 @@ function heading(found) {
   const where = found.source === "train" ? "training, step " + found.step : nameOf(found.source);
   return make("p", {}, verdict(found.is_success), " ", badge(found.stop, isFinished(found.stop) ? "plain" : "warn"),
     " " + [brief(found.task.family), found.task.difficulty, where, found.turns.length + " turns"].filter(Boolean).join(" · ") + " · ", seconds(found.seconds));
+}
+
+const MARKS = new Map([[true, " ✓"], [false, " ✗"], [null, " ?"]]);
+
+// One line a message: what was expected, what was said, and which checks hold.
+function verdictsOf(found) {
+  const isOne = found.verdicts.length === 1;
+  return make("ul", { id: "verdicts" }, found.verdicts.map((each, place) => {
+    const checks = Object.entries(each.checks), words = each.said ? "said " + brief(each.said, 160) : "no answer";
+    return make("li", {}, isOne ? "" : "message " + (place + 1) + ": ", each.expected === null ? "" : "expected " + brief(each.expected, 160) + ", ", words, checks.length ? ": " : "",
+      checks.map(([name, holds], at) => [at ? ", " : "", make("span", { class: toneOf(holds) }, name + MARKS.get(holds))]));
+  }));
 }
 
 function chooser(settings, tokens) {

@@ -2,34 +2,48 @@
 
 import { ask } from "./api.js";
 import { badge, brief, cells, isFinished, make, number, seconds, table, toneOf } from "./dom.js";
+import { COLUMNS, inOrder, orders, sortHeads } from "./columns.js";
 import { go, moved, rememberList } from "./place.js";
+import { recorded } from "./recorded.js";
 import { nameOf, playedFor } from "./source.js";
 
 const PAGE = 50;
 const FILTERS = ["source", "task", "family", "difficulty", "low", "high", "success", "stop", "fault", "tool", "sort"];
-const SORTS = { newest: "newest step", oldest: "oldest step", reward: "least reward", "-reward": "most reward", "-seconds": "longest", "-tokens": "most tokens", "-calls": "most calls" };
 
 export async function trajectories(runs, settings) {
   rememberList();
   const run = runs.find((each) => each.name === settings.run) || runs[0];
   const asked = { run: run.name, first: settings.first, last: settings.last, offset: settings.offset, limit: PAGE };
   for (const name of FILTERS) asked[name] = settings[name];
-  const [found, choices] = await Promise.all([ask("trajectories", asked), ask("choices", { run: run.name })]);
+  const [found, choices] = await Promise.all([listed(asked), ask("choices", { run: run.name })]);
   const section = make("section", {}, make("h2", {}, "Trajectories"), filters(runs, run, settings, choices), pages(found, settings));
-  section.append(found.total ? table(["played for", "task", "family", "reward", "stop", "fault", "turns", "calls", "tokens", "time"], found.rows.map((row) => rowOf(row, run)), { id: "list", class: "rows" })
+  section.append(found.total ? sortHeads(table(COLUMNS.map((column) => column.head), found.rows.map((row) => rowOf(row, run)), { id: "list", class: "rows" }), settings.sort)
     : make("p", { id: "list" }, "No episode fits."));
   if (found.num_left_out) section.append(make("p", { class: "note", id: "left-out" }, "This file holds " + (choices.num_episodes - found.num_left_out).toLocaleString("en-US") + " of the run's " + choices.num_episodes.toLocaleString("en-US") + " episodes: failures of evaluations first, then the last steps."));
   if (choices.num_bad_lines) section.append(make("p", { class: "note" }, choices.num_bad_lines + " lines of the run's files could not be read and are left out."));
   return section;
 }
 
+// In an exported file the page puts the rows in order itself.
+async function listed(asked) {
+  if (!recorded()) return ask("trajectories", asked);
+  const found = await ask("trajectories", { ...asked, sort: "", offset: 0, limit: Number.MAX_SAFE_INTEGER });
+  const start = Number(asked.offset || 0);
+  return { ...found, rows: inOrder(found.rows, asked.sort).slice(start, start + PAGE) };
+}
+
 function rowOf(row, run) {
   const address = moved({ run: run.name, id: row.id }, "trajectory");
   return make("tr", { onclick: (event) => { if (event.target.tagName !== "A") location.hash = address; } }, cells(
-    playedFor(row.source, row.step), make("a", { href: address }, brief(row.task)), brief(row.family),
+    playedFor(row.source, row.step), make("a", { href: address }, brief(row.task)),
+    words(row.question), words(row.answer), words(row.expected), row.failed_check ? badge(row.failed_check, "bad") : "", brief(row.family),
     make("span", { class: toneOf(row.is_success) }, number(row.reward)),
     isFinished(row.stop) ? row.stop : badge(row.stop, "warn"), row.fault === "none" ? "" : badge(row.fault, "bad"),
     number(row.num_turns), number(row.num_calls), number(row.num_tokens), seconds(row.seconds)));
+}
+
+function words(text) {
+  return text ? make("span", { class: "words" }, text) : "";
 }
 
 function filters(runs, run, settings, choices) {
@@ -45,7 +59,7 @@ function filters(runs, run, settings, choices) {
     field("task", "task has", "search"), pick("family", "family", counted(choices.family)), pick("difficulty", "difficulty", counted(choices.difficulty)),
     field("low", "reward from", "number"), field("high", "to", "number"), pick("success", "success", [["1", "yes"], ["0", "no"]]),
     pick("stop", "stop", counted(choices.stop)), pick("fault", "fault", counted(choices.fault)), pick("tool", "tool", counted(choices.tool)),
-    make("label", {}, "order ", make("select", { id: "filter-sort", onchange: set("sort") }, Object.entries(SORTS).map(([value, words]) => make("option", { value, selected: (settings.sort || "newest") === value }, words)))),
+    make("label", {}, "order ", make("select", { id: "filter-sort", onchange: set("sort") }, orders().map(([value, words]) => make("option", { value, selected: (settings.sort || "newest") === value }, words)))),
     make("button", { type: "button", id: "clear", onclick: () => go(Object.fromEntries([...FILTERS, "first", "last", "offset"].map((name) => [name, ""]))) }, "clear"));
 }
 

@@ -1,0 +1,41 @@
+// The columns of the list of episodes, and the order by each of them.
+
+import { make } from "./dom.js";
+import { go } from "./place.js";
+
+export const COLUMNS = [
+  { head: "played for", key: "step", up: "oldest", down: "newest", isNumber: true },
+  { head: "task", key: "task" }, { head: "question", key: "question" }, { head: "answer", key: "answer" }, { head: "expected", key: "expected" },
+  { head: "failed check", key: "failed_check", up: "failed" }, { head: "family", key: "family" }, { head: "reward", key: "reward", isNumber: true },
+  { head: "stop", key: "stop" }, { head: "fault", key: "fault" }, { head: "turns", key: "num_turns", up: "turns", isNumber: true },
+  { head: "calls", key: "num_calls", up: "calls", isNumber: true }, { head: "tokens", key: "num_tokens", up: "tokens", isNumber: true },
+  { head: "time", key: "seconds", isNumber: true },
+].map((column) => ({ up: column.key, ...column })).map((column) => ({ down: "-" + column.up, ...column }));
+
+// Every order by its name, in words.
+export function orders() {
+  return COLUMNS.flatMap(({ head, up, down, isNumber }) => isNumber
+    ? [[down, head + ", " + (up === "oldest" ? "newest" : "most") + " first"], [up, head + ", " + (up === "oldest" ? "oldest" : "least") + " first"]]
+    : [[up, head + ", A to Z"], [down, head + ", Z to A"]]);
+}
+
+// Each head becomes a button: the first click shows the largest number or the first letter, the second reverses.
+export function sortHeads(list, sort = "newest") {
+  list.querySelectorAll("th").forEach((head, place) => {
+    const { up, down, isNumber } = COLUMNS[place], [first, second] = isNumber ? [down, up] : [up, down];
+    const mark = sort === up ? " ▲" : sort === down ? " ▼" : "";
+    if (mark) head.setAttribute("aria-sort", sort === up ? "ascending" : "descending");
+    head.replaceChildren(make("button", { type: "button", class: "toggle", id: "sort-" + up, onclick: () => go({ sort: sort === first ? second : first, offset: "" }) }, head.textContent + mark));
+  });
+  return list;
+}
+
+// The rows in the order that the server would give them.
+export function inOrder(rows, sort) {
+  const wanted = sort || "newest", column = COLUMNS.find(({ up, down }) => wanted === up || wanted === down);
+  if (!column) return rows;
+  const direction = wanted === column.up ? 1 : -1, { key } = column;
+  const isEmpty = (row) => row[key] === null || row[key] === "" || (key === "fault" && row[key] === "none");
+  const value = (row) => typeof row[key] === "string" ? row[key].toLowerCase() : row[key];
+  return [...rows].sort((a, b) => isEmpty(a) - isEmpty(b) || (isEmpty(a) ? 0 : direction * ((value(a) > value(b)) - (value(a) < value(b)))) || a.id - b.id);
+}
