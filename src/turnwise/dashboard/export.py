@@ -23,6 +23,9 @@ NUM_EPISODES = 200
 MAX_BYTES = 8_000_000
 """The most bytes of episodes per run, so that the file stays small enough to send."""
 
+_FOLDERS = re.compile(r'(?<![\w.:/])/(?:[^/"\n]+/)+')
+"""The folders of an absolute path; not the path of a URL."""
+
 
 def export(runs: Runs) -> bytes:
     """The page with the data of all runs in one HTML file.
@@ -30,9 +33,10 @@ def export(runs: Runs) -> bytes:
     It loads nothing over the network, and its Content-Security-Policy allows only its own script.
     """
     chosen = list(runs)
+    folder_names = {run.name: run.folder.name for run in chosen}
     data = as_json(
         {
-            "runs": [run.standing() | {"folder": run.folder.name} for run in chosen],
+            "runs": [_without_paths(row, folder_names) for row in runs.rows()],
             "answers": {run.name: _answers(run) for run in chosen},
         }
     ).decode()
@@ -54,6 +58,12 @@ def export(runs: Runs) -> bytes:
     return page.replace("</body>", f"{written}<script>{script}</script>\n</body>").encode()
 
 
+def _without_paths(row: dict[str, Any], folder_names: dict[str, str]) -> dict[str, Any]:
+    """The run's row without the folders of this machine."""
+    differs = {key: _FOLDERS.sub("…/", value) for key, value in row["differs"].items()}
+    return row | {"folder": folder_names[row["name"]], "differs": differs}
+
+
 def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
@@ -66,6 +76,7 @@ def _answers(run: ListedRun) -> dict[str, Any]:
     whole = [report["name"] for report in reports if "error" not in report]
     choices = listing.choices(index)
     return {
+        "standing": run.standing() | {"folder": run.folder.name},
         "names": names,
         "series": series.series(index, names),
         "histogram": series.histogram(index, "ratio"),

@@ -110,7 +110,10 @@ class Answers:
         self._choices: dict[str, tuple[int, Any]] = {}
 
     def runs(self, asked: Asked) -> Any:
-        return [run.standing() for run in self._runs]
+        return self._runs.rows()
+
+    def standing(self, asked: Asked) -> Any:
+        return asked.run.standing()
 
     def names(self, asked: Asked) -> Any:
         return series.names(asked.run.index)
@@ -182,8 +185,8 @@ class Answers:
 
 
 PATHS = (
-    *("runs", "names", "series", "histogram", "alarms", "choices", "trajectories", "trajectory", "group"),
-    *("tokens", "tools", "evaluations", "comparison", "tasks", "task"),
+    *("runs", "standing", "names", "series", "histogram", "alarms", "choices", "trajectories"),
+    *("trajectory", "group", "tokens", "tools", "evaluations", "comparison", "tasks", "task"),
 )
 
 
