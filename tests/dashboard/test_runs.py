@@ -20,6 +20,7 @@ from tests.dashboard.recorded import (
     summary,
 )
 from tests.dashboard.serving import Serve, Served, serving, texts
+from turnwise.dashboard.run_row import RunRow, differing
 from turnwise.dashboard.runs import Runs
 from turnwise.runtime.atomic_write import write_json
 from turnwise.tracking.ending import Ending, How
@@ -111,6 +112,34 @@ def test_a_list_of_runs_makes_no_index_of_runs_that_nobody_opens(root: Path, tmp
         assert len(list((copied / "cache").glob("*.sqlite"))) == 1
 
 
+def test_the_keys_that_differ_are_those_of_the_recipes(root: Path) -> None:
+    rows = rows_of(root)
+    keys = {"model.path", "optimizer.learning_rate", "run.num_steps", "seed"}
+    assert all(set(row["differs"]) == keys for row in rows.values())
+    assert rows["long"]["differs"]["optimizer.learning_rate"] == "0.0001"
+    assert (rows["long"]["differs"]["seed"], rows["short"]["differs"]["seed"]) == ("1", "2")
+
+
+def test_long_values_that_differ_at_their_end_are_shown_short_and_different() -> None:
+    rows = [RunRow({}, {"tools.prompt": "x" * 10_000 + end}) for end in "ab"]
+    assert differing([row.recipe for row in rows]) == ["tools.prompt"]
+    one, other = (row.values(["tools.prompt"])["tools.prompt"] for row in rows)
+    assert one != other
+    assert len(one) < 400
+
+
+def test_two_runs_are_compared_task_by_task(root: Path) -> None:
+    with serving(root / "long", root / "short", root / "broken") as served:
+        found = served.ask("paired", run="long", other="short")
+        missing = served.ask("paired", run="long", other="broken")
+        assert served.get("/api/paired?run=long&other=../short")[0].status == 404
+    # tasks 3 and 4 succeed in `short` only
+    assert found["all"]["value"] == pytest.approx(2 / 6)
+    assert found["all"]["low"] <= 2 / 6 <= found["all"]["high"]
+    assert (found["num_tasks"], found["num_left_out"]) == (6, 0)
+    assert missing == {"error": "broken has no held-out evaluation after training"}
+
+
 def open_list(page: Any, served: Served, settings: str = "") -> None:
     page.goto(f"{served.url}#/runs{settings}")
     page.wait_for_selector("#run-table tbody tr")
@@ -159,3 +188,36 @@ def test_a_run_of_which_nothing_came_says_why_and_hostile_text_is_inert(
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.select_option("#sort", "-steps")
     page.wait_for_selector("#run-table tbody tr:first-child[data-run='long']")
+
+
+def test_two_chosen_runs_show_where_they_differ(page: Any, serve: Serve, root: Path) -> None:
+    served = serve(*(root / name for name in ("long", "short", "broken")))
+    open_list(page, served, "?runs=long")
+    assert "optimizer.learning_rate = 0.0001" in page.inner_text("#run-table [data-run='long']")
+    page.check("#pick-short")
+    page.wait_for_selector("#recipes tbody tr")
+    assert texts(page, "#recipes tbody tr") == ["optimizer.learning_rate\t0.0001\t2e-05", "seed\t1\t2"]
+    assert page.inner_text("#paired [data-label='all']").split("\t")[1] == "33.3%"
+    assert " to " in page.inner_text("#paired [data-label='all']")
+    page.uncheck("#pick-short")
+    page.wait_for_selector("#between", state="detached")
+    page.check("#pick-broken")
+    page.wait_for_selector("#paired:has-text('broken has no held-out evaluation')")
+    assert "<script>window.broken" in page.inner_text("#recipes [data-key='model.path']")
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_long_list_is_drawn_in_part_until_all_is_asked_for(
+    page: Any, serve: Serve, root: Path, tmp_path: Path
+) -> None:
+    for number in range(120):
+        shutil.copytree(root / "killed", tmp_path / "runs" / f"run-{number}")
+    served = serve(tmp_path / "runs")
+    open_list(page, served)
+    assert names(page) == [f"run-{number}" for number in range(100)], "numbers are ordered as numbers"
+    assert page.locator("#runs .chip").count() == 1, "only the chosen run"
+    page.click("#all-rows")
+    page.wait_for_selector("#run-table [data-run='run-119']")
+    page.click("#run-table [data-run='run-119'] a")
+    page.wait_for_selector("main[data-view='overview'] [data-run='run-119']")

@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 NUM_EPISODES = 200
 """The most episodes exported per run: failures in evaluations, then the newest of training, then failures."""
 
+NUM_PAIRED = 8
+"""The most runs whose held-out evaluations are compared with each other."""
+
 MAX_BYTES = 8_000_000
 """The most bytes of episodes per run, so that the file stays small enough to send."""
 
@@ -37,7 +40,7 @@ def export(runs: Runs) -> bytes:
     data = as_json(
         {
             "runs": [_without_paths(row, folder_names) for row in runs.rows()],
-            "answers": {run.name: _answers(run) for run in chosen},
+            "answers": {run.name: {**_answers(run), "paired": _paired(run, chosen)} for run in chosen},
         }
     ).decode()
     # JSON escapes of the same characters, so that no text can close the <script> element
@@ -90,6 +93,12 @@ def _answers(run: ListedRun) -> dict[str, Any]:
         },
         **_episodes(run),
     }
+
+
+def _paired(run: ListedRun, chosen: list[ListedRun]) -> dict[str, Any]:
+    """The comparisons with the runs listed after it, by their names; empty if there are many runs."""
+    others = chosen[chosen.index(run) + 1 :] if len(chosen) <= NUM_PAIRED else []
+    return {other.name: evaluations.paired(run.folder, other.folder) for other in others}
 
 
 def _pairs(names: list[str]) -> list[tuple[str, str]]:

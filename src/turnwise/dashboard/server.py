@@ -168,6 +168,9 @@ class Answers:
     def tools(self, asked: Asked) -> Any:
         return traffic(asked.run.index, source=asked.text("source", "train"), **asked.steps)
 
+    def paired(self, asked: Asked) -> Any:
+        return measured.paired(asked.run.folder, self._runs[asked.text("other")].folder)
+
     def evaluations(self, asked: Asked) -> Any:
         return measured.evaluations(asked.run.folder)
 
@@ -186,7 +189,7 @@ class Answers:
 
 PATHS = (
     *("runs", "standing", "names", "series", "histogram", "alarms", "choices", "trajectories"),
-    *("trajectory", "group", "tokens", "tools", "evaluations", "comparison", "tasks", "task"),
+    *("trajectory", "group", "tokens", "tools", "evaluations", "comparison", "paired", "tasks", "task"),
 )
 
 

@@ -1,10 +1,12 @@
 // The runs as a table that sorts by each column, and what differs between two of them.
 
-import { badge, brief, cells, make, number, percent, seconds, table } from "./dom.js";
+import { ask } from "./api.js";
+import { badge, brief, cells, figure, make, number, percent, seconds, table } from "./dom.js";
 import { go, moved } from "./place.js";
 
 const TONES = { crashed: "bad", died: "bad", halted: "bad", damaged: "bad", stopped: "warn", unknown: "warn", running: "good", finished: "plain" };
 const MAX_KEYS = 6;
+const MAX_ROWS = 100; // drawn at once; all of them when asked for
 
 // By name in the address: the head, and what a run is ordered by. Runs without a value come last in both directions.
 const COLUMNS = {
@@ -22,12 +24,39 @@ const COLUMNS = {
 
 export async function runTable(chosen, settings, runs) {
   const sort = Object.hasOwn(COLUMNS, String(settings.sort).replace(/^-/, "")) ? settings.sort : "name";
-  const rows = ordered(runs, sort).map((run) => runRow(run, chosen));
+  const rows = ordered(runs, sort).slice(0, settings.rows === "all" ? runs.length : MAX_ROWS).map((run) => runRow(run, chosen));
   const found = table(["", ...Object.values(COLUMNS).map(({ head }) => head)], rows, { id: "run-table" });
   Object.entries(COLUMNS).forEach(([name, column], place) => found.querySelectorAll("th")[place + 1].replaceWith(headOf(name, column, sort)));
-  return make("section", {}, make("h2", {}, "Runs"), sorting(sort),
+  const more = rows.length < runs.length ? make("p", {}, make("a", { id: "all-rows", href: moved({ rows: "all" }) }, "show all " + figure(runs.length) + " runs")) : "";
+  return make("section", {}, make("h2", {}, "Runs"), await betweenTwo(chosen), sorting(sort),
     make("p", { class: "note" }, "Success is that of the last training step; held-out success is measured before and after training, on as many tasks as stated."),
-    found);
+    found, more);
+}
+
+// Of two chosen runs: what differs between their recipes, and whose model succeeds more often on the held-out tasks.
+async function betweenTwo(chosen) {
+  if (chosen.length !== 2) return make("p", { class: "note" }, "Choose two runs to compare their recipes and their held-out success.");
+  const [one, other] = chosen;
+  const found = await ask("paired", { run: one.name, other: other.name }).catch((error) => ({ error: error.message }));
+  return make("div", { id: "between" }, recipesOf(one, other), make("h3", {}, "Held-out success after training: " + brief(other.name) + " − " + brief(one.name)), pairedOf(found));
+}
+
+function recipesOf(one, other) {
+  const [left, right] = [one, other].map(({ standing }) => standing.differs || {});
+  const keys = [...new Set([...Object.keys(left), ...Object.keys(right)])].filter((key) => left[key] !== right[key]).sort();
+  const valueOf = (values, key) => Object.hasOwn(values, key) ? values[key] : make("span", { class: "note" }, "not there");
+  const rows = keys.map((key) => make("tr", { "data-key": key }, cells(key, valueOf(left, key), valueOf(right, key))));
+  return make("div", {}, make("h3", {}, "Where the recipes differ"),
+    rows.length ? table(["key", brief(one.name), brief(other.name)], rows, { id: "recipes" }) : make("p", { id: "recipes" }, "The two recipes are the same."));
+}
+
+function pairedOf(found) {
+  if (found.error) return make("p", { id: "paired" }, "No comparison: " + found.error);
+  if (!found.all) return make("p", { id: "paired" }, "No comparison: the two evaluations have no task in common.");
+  const row = (name, each) => make("tr", { "data-label": brief(name) }, cells(brief(name), percent(each.value), each.low === null ? "–" : [percent(each.low), " to ", percent(each.high)], number(each.num_tasks)));
+  return make("div", { id: "paired" }, table(["", "difference", "95%", "tasks"], [row("all", found.all), ...Object.entries(found.families).map(([name, each]) => row(name, each))]),
+    make("p", { class: "note" }, "Task by task, over tasks with the same id in both runs", found.num_left_out ? [" (", number(found.num_left_out), " tasks are in one only)"] : "",
+      ". If the interval does not contain 0, the difference is more than chance. It does not cover how much training itself varies from seed to seed."));
 }
 
 function ordered(runs, sort) {
