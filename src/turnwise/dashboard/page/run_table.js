@@ -91,7 +91,7 @@ function runRow(run, chosen) {
   const pick = make("input", { id: "pick-" + name, type: "checkbox", checked: isChosen, "aria-label": "choose " + name,
     onchange: () => go({ runs: (isChosen ? names() : [...names(), name]).join(","), run: "" }) });
   return make("tr", { "data-run": name }, cells(pick, make("a", { href: moved({ runs: name, run: "" }, "overview") }, brief(name)), brief(standing.recipe_file || "–"), stateOf(standing),
-    [number(stepsOf(standing)), standing.num_steps ? [" of ", number(standing.num_steps)] : ""], percent(standing.latest["success/rate"]),
+    make("span", { class: "number" }, number(stepsOf(standing)), standing.num_steps ? [" of ", number(standing.num_steps)] : ""), percent(standing.latest["success/rate"]),
     percent(standing.heldout.before), percent(standing.heldout.after), number(standing.num_tasks), seconds(standing.seconds), differencesOf(standing)));
 }
 
