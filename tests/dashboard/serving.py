@@ -25,6 +25,7 @@ VIEWS = {
     "tools": "table#tools",
     "evaluations": "#change",
     "tasks": "table#task-list",
+    "runs": "table#run-table",
 }
 """The views, with a selector that matches once the view is complete."""
 

@@ -24,6 +24,8 @@ def test_it_serves_until_it_is_interrupted(run: Path, tmp_path: Path) -> None:
         assert address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(f"{address}api/runs", timeout=60) as answer:
             assert [run["name"] for run in json.load(answer)] == ["run"]
+        with urllib.request.urlopen(f"{address}api/standing?run=run", timeout=60) as answer:
+            assert json.load(answer)["last_step"] == 3
         stream = urllib.request.urlopen(f"{address}api/events", timeout=60)
         assert stream.readline().startswith(b"data: ")
         process.send_signal(signal.SIGINT)  # an open page does not keep it alive

@@ -24,6 +24,7 @@ from turnwise.dashboard.command import open_runs, write_export
 from turnwise.diagnostics.health import Alarm, AlarmLevel
 from turnwise.rollout.store import StoredEpisode
 from turnwise.tasks.load import save
+from turnwise.tracking.ending import Ending, How
 from turnwise.types import (
     Answer,
     Cause,
@@ -69,6 +70,7 @@ def hostile_episode(words: str, name: str) -> StoredEpisode:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with new_run(tmp_path_factory.mktemp("hostile"), num_steps=1) as folder:
         log_step(folder, 0)
+        folder.end(Ending(How.CRASHED, HOSTILE))
         alarm = Alarm(HOSTILE, AlarmLevel.WARNING, 1.0, 0.5, HOSTILE)
         folder.log(1, "update", {f"success/{HOSTILE}": 0.5, f"reward/{HOSTILE}": 0.5}, alarms=[alarm])
         short, long = hostile_episode(HOSTILE, " short"), hostile_episode(LONG, " long")

@@ -9,6 +9,7 @@ from typing import Any
 
 from turnwise.runtime.regular_files import MAX_FILE_BYTES, Damaged, lines_from, read_table
 from turnwise.tracking.run_facts import RunFacts, read_facts
+from turnwise.tracking.versions import recipe_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def read_run(folder: Path) -> RunLine:
     began = folder / "versions.json"  # written once, when the run was created
     return RunLine(
         folder=folder,
-        recipe_file=_recipe_file(began),
+        recipe_file=recipe_file(began),
         model=facts.recipe.model.path,
         num_steps=_num_steps(folder, facts),
         num_planned=facts.recipe.run.num_steps,
@@ -108,13 +109,6 @@ def _num_steps(folder: Path, facts: RunFacts) -> int:
     except (Damaged, FileNotFoundError, KeyError, TypeError, ValueError):
         return count
     return count
-
-
-def _recipe_file(versions: Path) -> str:
-    try:
-        return str(read_table(versions).get("recipe_file", ""))
-    except (Damaged, FileNotFoundError):
-        return ""
 
 
 def _success(report: Path) -> float | None:

@@ -1,4 +1,4 @@
-"""A run's evaluations by family and difficulty, and the difference of two."""
+"""Runs' evaluations by family and difficulty, and the difference of two."""
 
 import functools
 import json
@@ -26,6 +26,25 @@ def comparison(run: Path, before: str, after: str) -> dict[str, Any]:
     if before not in paths or after not in paths:
         raise LookupError(f"no evaluations {before!r} and {after!r}")
     marks = [(path, path.lstat().st_mtime_ns) for path in (paths[before], paths[after])]
+    return _compared(*marks[0], *marks[1])
+
+
+def paired(one: Path, other: Path) -> dict[str, Any]:
+    """The difference other − one of two runs' held-out evaluations after training, like `comparison`.
+
+    A run without such an evaluation, or with an unreadable one, makes it an `error` that names the run.
+    """
+    marks = []
+    for run in (one, other):
+        report = run / "evaluations" / "after.json"
+        try:
+            marks.append((report, report.lstat().st_mtime_ns))
+            _read(*marks[-1])
+        except FileNotFoundError:
+            return {"error": f"{run.name} has no held-out evaluation after training"}
+        except (ValueError, OSError, ArithmeticError) as error:
+            reason = error.reason if isinstance(error, Damaged) else type(error).__name__
+            return {"error": f"the held-out evaluation of {run.name} cannot be read: {reason}"}
     return _compared(*marks[0], *marks[1])
 
 

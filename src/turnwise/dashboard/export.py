@@ -20,8 +20,14 @@ logger = logging.getLogger(__name__)
 NUM_EPISODES = 200
 """The most episodes exported per run: failures in evaluations, then the newest of training, then failures."""
 
+NUM_PAIRED = 8
+"""The most runs whose held-out evaluations are compared with each other."""
+
 MAX_BYTES = 8_000_000
 """The most bytes of episodes per run, so that the file stays small enough to send."""
+
+_FOLDERS = re.compile(r'(?<![\w.:/])/(?:[^/"\n]+/)+')
+"""The folders of an absolute path; not the path of a URL."""
 
 
 def export(runs: Runs) -> bytes:
@@ -30,10 +36,11 @@ def export(runs: Runs) -> bytes:
     It loads nothing over the network, and its Content-Security-Policy allows only its own script.
     """
     chosen = list(runs)
+    folder_names = {run.name: run.folder.name for run in chosen}
     data = as_json(
         {
-            "runs": [run.standing() | {"folder": run.folder.name} for run in chosen],
-            "answers": {run.name: _answers(run) for run in chosen},
+            "runs": [_without_paths(row, folder_names) for row in runs.rows()],
+            "answers": {run.name: {**_answers(run), "paired": _paired(run, chosen)} for run in chosen},
         }
     ).decode()
     # JSON escapes of the same characters, so that no text can close the <script> element
@@ -54,6 +61,12 @@ def export(runs: Runs) -> bytes:
     return page.replace("</body>", f"{written}<script>{script}</script>\n</body>").encode()
 
 
+def _without_paths(row: dict[str, Any], folder_names: dict[str, str]) -> dict[str, Any]:
+    """The run's row without the folders of this machine."""
+    differs = {key: _FOLDERS.sub("…/", value) for key, value in row["differs"].items()}
+    return row | {"folder": folder_names[row["name"]], "differs": differs}
+
+
 def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
@@ -66,6 +79,7 @@ def _answers(run: ListedRun) -> dict[str, Any]:
     whole = [report["name"] for report in reports if "error" not in report]
     choices = listing.choices(index)
     return {
+        "standing": run.standing() | {"folder": run.folder.name},
         "names": names,
         "series": series.series(index, names),
         "histogram": series.histogram(index, "ratio"),
@@ -79,6 +93,12 @@ def _answers(run: ListedRun) -> dict[str, Any]:
         },
         **_episodes(run),
     }
+
+
+def _paired(run: ListedRun, chosen: list[ListedRun]) -> dict[str, Any]:
+    """The comparisons with the runs listed after it, by their names; empty if there are many runs."""
+    others = chosen[chosen.index(run) + 1 :] if len(chosen) <= NUM_PAIRED else []
+    return {other.name: evaluations.paired(run.folder, other.folder) for other in others}
 
 
 def _pairs(names: list[str]) -> list[tuple[str, str]]:

@@ -1,14 +1,15 @@
-"""The runs under some paths, each with its index and what the page shows of it; new ones as they appear."""
+"""The runs under some paths, each with its row, its index and its standing; new ones as they appear."""
 
 import logging
 import os
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from turnwise.dashboard.index import Index
+from turnwise.dashboard.run_row import RowReader, RunRow, Scalar, differing
 from turnwise.dashboard.series import last_step, latest
 from turnwise.diagnostics.health import CHECKS
 from turnwise.tracking.run_facts import RunFacts, ShownRecipe, read_facts
@@ -17,14 +18,30 @@ logger = logging.getLogger(__name__)
 
 _SHOWN = ("success/rate", "reward/mean", "validation/success")
 
+_FIRST_SECONDS = 1.0
+"""How long a request waits for the index of a run that nobody has opened yet."""
 
-@dataclass(frozen=True, slots=True)
+
 class ListedRun:
-    """One run's folder and its index."""
+    """One run's folder. Its index is made at first need: most runs of a long list are never opened."""
 
-    name: str
-    folder: Path
-    index: Index
+    def __init__(self, name: str, folder: Path, cache: Path) -> None:
+        self.name = name
+        self.folder = folder
+        self._cache = cache
+        self._rows = RowReader(folder)
+        self._index: Index | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run has an index, which has to follow its files."""
+        return self._index is not None
+
+    @property
+    def index(self) -> Index:
+        """The run's index; the first access reads the run's files for about a second."""
+        return self._opened(seconds=_FIRST_SECONDS)
 
     @property
     def facts(self) -> RunFacts:
@@ -39,30 +56,23 @@ class ListedRun:
 
         A failure becomes one of the index's problems.
         """
-        try:
-            is_changed = self.index.refresh(seconds=seconds)
-        except Exception as error:  # one bad folder must not stop the others
-            words = error.strerror if isinstance(error, OSError) else error  # without the path
-            is_changed = self.index.give_up(f"{type(error).__name__}: {words}")
-            if is_changed:
-                logger.warning("%s could not be read", self.folder, exc_info=error)
-        return is_changed
+        return self._refreshed(self._opened(seconds=0), seconds)
+
+    def row(self) -> RunRow:
+        """The run's row in the list of runs. It is read from small files, without the index."""
+        return self._rows.row()
 
     def standing(self) -> dict[str, Any]:
-        """The run's entry in the page's list of runs."""
+        """The run's row, and what the views of a single run show of it."""
         facts, index = self.facts, self.index
-        recipe, summary = facts.recipe, facts.summary
+        recipe = facts.recipe
         return {
             "name": self.name,
-            "folder": str(self.folder),
+            **self.row().shown,
             "state": facts.state,
             "reason": facts.reason,
             "problems": [*facts.problems, *index.problems],
             "last_step": last_step(index),
-            "num_steps": recipe.run.num_steps,
-            "heldout": summary.heldout_success,
-            "gain": None if summary.heldout_gain is None else summary.heldout_gain.model_dump(),
-            "seconds": summary.seconds,
             "latest": latest(index, _SHOWN),
             "model": recipe.model.path,
             "algorithm": recipe.algorithm.words,
@@ -74,6 +84,25 @@ class ListedRun:
             "clip": recipe.algorithm.clip,
         }
 
+    def _opened(self, *, seconds: float) -> Index:
+        with self._lock:
+            if self._index is None:
+                index = Index(self.folder, self._cache)
+                if seconds:
+                    self._refreshed(index, seconds)
+                self._index = index
+            return self._index
+
+    def _refreshed(self, index: Index, seconds: float) -> bool:
+        try:
+            is_changed = index.refresh(seconds=seconds)
+        except Exception as error:  # one bad folder must not stop the others
+            words = error.strerror if isinstance(error, OSError) else error  # without the path
+            is_changed = index.give_up(f"{type(error).__name__}: {words}")
+            if is_changed:
+                logger.warning("%s could not be read", self.folder, exc_info=error)
+        return is_changed
+
 
 class Runs:
     """All runs under some paths; a path is a run's folder or a folder that contains runs' folders."""
@@ -82,6 +111,8 @@ class Runs:
         self._paths = tuple(paths)
         self._cache = _writable(cache)
         self._runs: dict[str, ListedRun] = {}
+        self._compared: dict[int, dict[str, Scalar]] = {}
+        self._differing: list[str] = []
         self.look()
         if not self._runs:
             raise ValueError(f"no run in {', '.join(map(str, paths))}: none has a recipe.json")
@@ -90,13 +121,22 @@ class Runs:
         """Look for new and removed runs; return whether the set of runs has changed."""
         found = [Path(os.path.realpath(folder)) for path in self._paths for folder in _folders(path)]
         before = set(self._runs)
-        self._runs = {name: run for name, run in self._runs.items() if run.folder in found}
+        there = set(found)
+        self._runs = {name: run for name, run in self._runs.items() if run.folder in there}
         known = {run.folder for run in self._runs.values()}
         for folder in dict.fromkeys(found):
             if folder not in known:
                 name = _free_name(folder.name, self._runs)
-                self._runs[name] = ListedRun(name, folder, Index(folder, self._cache))
+                self._runs[name] = ListedRun(name, folder, self._cache)
         return set(self._runs) != before
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every run's row; `differs` has its values of the recipe's keys that differ between the runs."""
+        rows = [(run.name, run.row()) for run in self]
+        known = {id(row.recipe): row.recipe for _, row in rows}  # a row that is read again is a new object
+        if known.keys() != self._compared.keys():
+            self._differing, self._compared = differing(list(known.values())), known
+        return [{"name": name, **row.shown, "differs": row.values(self._differing)} for name, row in rows]
 
     def __iter__(self) -> Iterator[ListedRun]:
         return iter(list(self._runs.values()))

@@ -110,7 +110,10 @@ class Answers:
         self._choices: dict[str, tuple[int, Any]] = {}
 
     def runs(self, asked: Asked) -> Any:
-        return [run.standing() for run in self._runs]
+        return self._runs.rows()
+
+    def standing(self, asked: Asked) -> Any:
+        return asked.run.standing()
 
     def names(self, asked: Asked) -> Any:
         return series.names(asked.run.index)
@@ -165,6 +168,9 @@ class Answers:
     def tools(self, asked: Asked) -> Any:
         return traffic(asked.run.index, source=asked.text("source", "train"), **asked.steps)
 
+    def paired(self, asked: Asked) -> Any:
+        return measured.paired(asked.run.folder, self._runs[asked.text("other")].folder)
+
     def evaluations(self, asked: Asked) -> Any:
         return measured.evaluations(asked.run.folder)
 
@@ -182,8 +188,8 @@ class Answers:
 
 
 PATHS = (
-    *("runs", "names", "series", "histogram", "alarms", "choices", "trajectories", "trajectory", "group"),
-    *("tokens", "tools", "evaluations", "comparison", "tasks", "task"),
+    *("runs", "standing", "names", "series", "histogram", "alarms", "choices", "trajectories"),
+    *("trajectory", "group", "tokens", "tools", "evaluations", "comparison", "paired", "tasks", "task"),
 )
 
 

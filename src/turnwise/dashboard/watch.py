@@ -1,10 +1,11 @@
-"""A thread that keeps the indexes up to date and notifies waiting pages."""
+"""A thread that keeps the rows and indexes of runs up to date and notifies waiting pages."""
 
 import asyncio
 import logging
 import sqlite3
 import threading
 
+from turnwise.dashboard.run_row import RunRow
 from turnwise.dashboard.runs import Runs
 
 logger = logging.getLogger(__name__)
@@ -14,17 +15,20 @@ _LOOK_EVERY = 5
 
 
 class Watch:
-    """Refreshes all indexes about every `seconds`; `version` grows with every change."""
+    """Refreshes all rows, and the indexes of opened runs, about every `seconds`.
+
+    `version` grows with every change.
+    """
 
     def __init__(self, runs: Runs, *, seconds: float = 1.0) -> None:
         self._runs = runs
         self._seconds = seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="index", daemon=True)
-        self._states: dict[str, str] = {}
+        self._rows: dict[str, RunRow] = {}
         self.version = 0
         self.is_whole = False
-        """Whether the indexes have caught up with the files once."""
+        """Whether the indexes of the opened runs have caught up with the files."""
 
     def start(self) -> None:
         self._thread.start()
@@ -48,14 +52,14 @@ class Watch:
                     self.version += self._runs.look()
             except (OSError, sqlite3.Error) as error:  # a removed folder, a full disk
                 logger.warning("new runs were not looked for this time: %s", error)
-            for run in self._runs:
+            opened = [run for run in self._runs if run.is_open]
+            for run in opened:
                 self.version += run.refresh(seconds=self._seconds)
-            states = {run.name: run.facts.state for run in self._runs}
-            self.version += states != self._states  # the end of a run adds no line to the indexed files
-            self._states = states
-            is_behind = any(run.index.is_behind for run in self._runs)
-            if not self.is_whole and not is_behind:
-                self.is_whole = True
-                self.version += 1
+            rows = {run.name: run.row() for run in self._runs}
+            self.version += rows != self._rows  # the end of a run adds no line to the indexed files
+            self._rows = rows
+            is_behind = any(run.index.is_behind for run in opened)
+            self.version += self.is_whole == is_behind
+            self.is_whole = not is_behind
             number += 1
             self._stop.wait(0 if is_behind else self._seconds)

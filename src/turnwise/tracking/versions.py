@@ -44,6 +44,14 @@ def read_versions(path: Path) -> dict[str, Any]:
     return versions
 
 
+def recipe_file(path: Path) -> str:
+    """The name of the file that the run's recipe was read from; empty if it is not known."""
+    try:
+        return str(read_table(path).get("recipe_file", ""))
+    except (Damaged, FileNotFoundError):
+        return ""
+
+
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The differences that may change numerical results, as `name old → new`."""
     pairs = {name: (before.get(name), now.get(name)) for name in ("python", "machine", "git_commit")}

@@ -3,20 +3,22 @@
 import { ask, listen } from "./api.js";
 import { repaint } from "./chart.js";
 import { conversation } from "./conversation.js";
-import { make } from "./dom.js";
+import { figure, make } from "./dom.js";
 import { evaluations } from "./evaluations.js";
 import { health } from "./health.js";
 import { hold } from "./hold.js";
 import { overview } from "./overview.js";
 import { go, listAddress, moved, place } from "./place.js";
 import { recorded } from "./recorded.js";
+import { runTable } from "./run_table.js";
 import { tasks } from "./tasks.js";
 import { tools } from "./tools.js";
 import { trajectories } from "./trajectories.js";
 
-const VIEWS = { overview, health, trajectories, tools, evaluations, tasks, trajectory: conversation };
-const TABS = { overview: "Overview", health: "Health", trajectories: "Trajectories", tools: "Tools", evaluations: "Evaluations", tasks: "Tasks" };
+const VIEWS = { overview, health, trajectories, tools, evaluations, tasks, runs: runTable, trajectory: conversation };
+const TABS = { overview: "Overview", health: "Health", trajectories: "Trajectories", tools: "Tools", evaluations: "Evaluations", tasks: "Tasks", runs: "Runs" };
 if (recorded()) delete TABS.tasks; // an exported file holds no task files
+const MAX_CHIPS = 24; // with more runs than this, only the chosen ones are above every view
 const ENDED_BADLY = ["crashed", "died", "halted", "damaged"];
 const STATES = { live: "● connected", reading: "◌ reading the runs …", gone: "○ the server is gone", recorded: "as exported" };
 
@@ -29,12 +31,20 @@ function chosen() {
   return found.length ? found : runs.slice(-1);
 }
 
+// The list of runs has a row of each; the views of single runs show more of those that are chosen.
+async function complete(run) {
+  if (!run.isComplete) run.standing = { ...run.standing, ...(await ask("standing", { run: run.name })) };
+  run.isComplete = true;
+}
+
 async function draw_(isGrowth) {
   const own = ++drawing, { view, settings } = place();
   numAtWork += 1;
   try {
     if (!runs.length || isGrowth) runs = (await ask("runs")).map((standing, colour) => ({ name: standing.name, standing, colour }));
-    const content = await (VIEWS[view] || overview)(chosen(), settings);
+    const shown = chosen();
+    if (view !== "runs") await Promise.all(shown.map(complete));
+    const content = await (VIEWS[view] || overview)(shown, settings, runs);
     if (own !== drawing) return;
     replace(content, isGrowth, view);
     return;
@@ -67,7 +77,9 @@ function heads(view) {
   const isHere = (name) => name === view || (name === "trajectories" && view === "trajectory");
   document.getElementById("views").replaceChildren(...Object.entries(TABS).map(([name, words]) => make("a", { id: "view-" + name, href: name === "trajectories" && view === "trajectory" ? listAddress() : moved({}, name), "aria-current": isHere(name) ? "page" : null }, words)));
   const shown = chosen();
-  document.getElementById("runs").replaceChildren(...runs.map((run) => make("label", { class: "chip key c" + (1 + run.colour % 8), title: run.standing.folder },
+  const offered = runs.length > MAX_CHIPS ? shown.slice(0, MAX_CHIPS) : runs;
+  const all = offered === runs ? [] : [make("a", { id: "all-runs", href: moved({}, "runs") }, "choose among all " + figure(runs.length) + " runs")];
+  document.getElementById("runs").replaceChildren(...all, ...offered.map((run) => make("label", { class: "chip key c" + (1 + run.colour % 8), title: run.standing.folder },
     make("input", { id: "run-" + run.name, type: "checkbox", checked: shown.includes(run), onchange: (event) => toggle(run, event.target.checked) }), run.name, " ", make("small", { class: ENDED_BADLY.includes(run.standing.state) ? "bad" : null }, run.standing.state))));
   document.title = "turnwise: " + (TABS[view] || "trajectory");
 }

@@ -26,6 +26,11 @@ class Recorded {
       if (!found) throw new Error("this episode was not written into the file; open the run itself");
       return found;
     }
+    if (path === "paired") {
+      const found = (run.paired || {})[parameters.other];
+      if (!found) throw new Error("this comparison was not written into the file; open the runs themselves");
+      return found;
+    }
     if (path === "comparison") {
       const found = (run.comparison || {})[parameters.before + " " + parameters.after];
       if (!found) throw new Error("this comparison was not written into the file; open the run itself");

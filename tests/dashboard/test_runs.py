@@ -1,0 +1,223 @@
+"""The list of runs: its rows agree with the files, it sorts by each column, and two runs are compared."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dashboard.recorded import (
+    HOSTILE,
+    bad,
+    evaluate,
+    figures,
+    good,
+    held_out,
+    log_step,
+    new_run,
+    summary,
+)
+from tests.dashboard.serving import Serve, Served, serving, texts
+from turnwise.dashboard.run_row import RunRow, differing
+from turnwise.dashboard.runs import Runs
+from turnwise.runtime.atomic_write import write_json
+from turnwise.tracking.ending import Ending, How
+
+
+def write_short(root: Path, name: str, num_steps: int, success: Sequence[bool], **recipe: Any) -> Path:
+    """A finished run of a few steps whose held-out tasks succeeded after training as stated."""
+    with new_run(root, name, num_steps=9) as folder:
+        for step in range(num_steps):
+            log_step(folder, step)
+        evaluate(folder, "before", [bad(each) for each in held_out()])
+        after = [(good if is_good else bad)(each) for each, is_good in zip(held_out(), success, strict=True)]
+        evaluate(folder, "after", after)
+        rates = {"before": 0.0, "after": sum(success) / len(success)}
+        seconds = 10.0 * num_steps
+        write_json(folder.summary, {**summary(num_steps), "heldout_success": rates, "seconds": seconds})
+        folder.end(Ending(How.FINISHED))
+        change_recipe(folder.path, recipe)
+    return folder.path
+
+
+def change_recipe(run: Path, sections: dict[str, Any]) -> None:
+    stored = json.loads((run / "recipe.json").read_text())
+    for section, values in sections.items():
+        stored[section] = {**stored[section], **values} if isinstance(values, dict) else values
+    write_json(run / "recipe.json", stored)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two finished runs, one that crashed before its first step, and one that was killed there."""
+    root = tmp_path_factory.mktemp("runs")
+    half = [True, True, True, False, False, False]
+    write_short(root, "long", 9, half, seed=1, optimizer={"learning_rate": 1e-4})
+    write_short(root, "short", 2, [True, True, True, True, True, False], seed=2)
+    with new_run(root, "broken") as folder:
+        folder.end(Ending(How.CRASHED, f"ValueError: model.path: no such model {HOSTILE}"))
+    write_json(folder.path / "versions.json", {"recipe_file": "mine<b>.toml"})
+    change_recipe(folder.path, {"model": {"path": HOSTILE.replace("\ud800", "")}})
+    with new_run(root, "killed"):
+        pass
+    return root
+
+
+def rows_of(root: Path) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in Runs([root], root.parent / "cache").rows()}
+
+
+def test_a_row_says_what_the_runs_files_say(root: Path) -> None:
+    rows = rows_of(root)
+    long = rows["long"]
+    assert (long["state"], long["last_step"], long["num_steps"]) == ("finished", 8, 9)
+    assert long["latest"]["success/rate"] == figures(8)["success/rate"]
+    assert (long["heldout"], long["num_tasks"]) == ({"before": 0.0, "after": 0.5}, 6)
+    assert long["seconds"] == 90.0
+    broken = rows["broken"]
+    assert (broken["state"], broken["last_step"], broken["recipe_file"]) == ("crashed", None, "mine<b>.toml")
+    assert broken["reason"].startswith("ValueError: model.path: no such model")
+    assert broken["heldout"] == {"before": None, "after": None}
+    assert "killed" in rows["killed"]["reason"]
+
+
+def test_a_run_without_a_summary_has_the_success_of_its_reports(tmp_path: Path) -> None:
+    run = write_short(tmp_path, "run", 2, [True] * 6)
+    (run / "summary.json").unlink()
+    (run / "evaluations" / "after.json").unlink()
+    row = rows_of(run)["run"]
+    assert (row["heldout"], row["num_tasks"]) == ({"before": 0.0, "after": None}, 6)
+    assert row["seconds"] >= 0, "from its creation to its end"
+
+
+def test_a_row_follows_the_files_and_the_lock(tmp_path: Path) -> None:
+    with new_run(tmp_path) as folder:
+        runs = Runs([tmp_path], tmp_path / "cache")
+        [first] = runs.rows()
+        log_step(folder, 0)
+        [second] = runs.rows()
+    [third] = runs.rows()
+    assert [row["last_step"] for row in (first, second, third)] == [None, 0, 0]
+    assert [row["state"] for row in (first, second, third)] == ["running", "running", "died"]
+
+
+def test_a_list_of_runs_makes_no_index_of_runs_that_nobody_opens(root: Path, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(root, tmp_path / "copied"))
+    with serving(copied / "long", copied / "short", copied / "broken") as served:
+        assert len(served.ask("runs")) == 3
+        assert not list((copied / "cache").glob("*.sqlite"))
+        assert served.ask("standing", run="long")["last_step"] == 8
+        assert len(list((copied / "cache").glob("*.sqlite"))) == 1
+
+
+def test_the_keys_that_differ_are_those_of_the_recipes(root: Path) -> None:
+    rows = rows_of(root)
+    keys = {"model.path", "optimizer.learning_rate", "run.num_steps", "seed"}
+    assert all(set(row["differs"]) == keys for row in rows.values())
+    assert rows["long"]["differs"]["optimizer.learning_rate"] == "0.0001"
+    assert (rows["long"]["differs"]["seed"], rows["short"]["differs"]["seed"]) == ("1", "2")
+
+
+def test_long_values_that_differ_at_their_end_are_shown_short_and_different() -> None:
+    rows = [RunRow({}, {"tools.prompt": "x" * 10_000 + end}) for end in "ab"]
+    assert differing([row.recipe for row in rows]) == ["tools.prompt"]
+    one, other = (row.values(["tools.prompt"])["tools.prompt"] for row in rows)
+    assert one != other
+    assert len(one) < 400
+
+
+def test_two_runs_are_compared_task_by_task(root: Path) -> None:
+    with serving(root / "long", root / "short", root / "broken") as served:
+        found = served.ask("paired", run="long", other="short")
+        missing = served.ask("paired", run="long", other="broken")
+        assert served.get("/api/paired?run=long&other=../short")[0].status == 404
+    # tasks 3 and 4 succeed in `short` only
+    assert found["all"]["value"] == pytest.approx(2 / 6)
+    assert found["all"]["low"] <= 2 / 6 <= found["all"]["high"]
+    assert (found["num_tasks"], found["num_left_out"]) == (6, 0)
+    assert missing == {"error": "broken has no held-out evaluation after training"}
+
+
+def open_list(page: Any, served: Served, settings: str = "") -> None:
+    page.goto(f"{served.url}#/runs{settings}")
+    page.wait_for_selector("#run-table tbody tr")
+
+
+def names(page: Any) -> list[str]:
+    return texts(page, "#run-table tbody a")
+
+
+SORTED = {
+    "name": ["broken", "killed", "long", "short"],
+    "recipe": ["broken"],
+    "success": ["short", "long"],
+    "after": ["long", "short"],
+    "seconds": ["short", "long"],
+}
+"""By column: the runs that have a value there, from the least to the largest; the others come after them."""
+
+
+def test_the_table_sorts_by_each_column_by_mouse_and_keyboard(page: Any, serve: Serve, root: Path) -> None:
+    served = serve(*(root / name for name in ("long", "short", "broken", "killed")))
+    open_list(page, served)
+    assert page.locator("#run-table th button").count() == 10
+    for column, wanted in SORTED.items():
+        open_list(page, served, "?sort=-tasks")
+        page.click(f"#sort-{column}")
+        page.wait_for_selector(f"th[aria-sort='ascending'] #sort-{column}")
+        assert names(page)[: len(wanted)] == wanted, column
+        page.keyboard.press("Enter")  # the focus is still on the head
+        page.wait_for_selector(f"th[aria-sort='descending'] #sort-{column}")
+        assert names(page)[: len(wanted)] == wanted[::-1], column
+    words = page.inner_text("#run-table [data-run='long']").split("\t")
+    assert words[4:10] == ["9 of 9", "58.0%", "0.0%", "50.0%", "6", "90.00 s"]
+
+
+def test_a_run_of_which_nothing_came_says_why_and_hostile_text_is_inert(
+    page: Any, serve: Serve, root: Path
+) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    open_list(page, serve(root / "broken", root / "killed", root / "long"))
+    broken = page.inner_text("#run-table [data-run='broken']")
+    assert "ValueError: model.path: no such model <script>" in broken
+    assert "mine<b>.toml" in broken
+    assert "\u202e" not in page.inner_text("main")
+    assert "its process ended without recording why" in page.inner_text("[data-run='killed']")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.select_option("#sort", "-steps")
+    page.wait_for_selector("#run-table tbody tr:first-child[data-run='long']")
+
+
+def test_two_chosen_runs_show_where_they_differ(page: Any, serve: Serve, root: Path) -> None:
+    served = serve(*(root / name for name in ("long", "short", "broken")))
+    open_list(page, served, "?runs=long")
+    assert "optimizer.learning_rate = 0.0001" in page.inner_text("#run-table [data-run='long']")
+    page.check("#pick-short")
+    page.wait_for_selector("#recipes tbody tr")
+    assert texts(page, "#recipes tbody tr") == ["optimizer.learning_rate\t0.0001\t2e-05", "seed\t1\t2"]
+    assert page.inner_text("#paired [data-label='all']").split("\t")[1] == "33.3%"
+    assert " to " in page.inner_text("#paired [data-label='all']")
+    page.uncheck("#pick-short")
+    page.wait_for_selector("#between", state="detached")
+    page.check("#pick-broken")
+    page.wait_for_selector("#paired:has-text('broken has no held-out evaluation')")
+    assert "<script>window.broken" in page.inner_text("#recipes [data-key='model.path']")
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_long_list_is_drawn_in_part_until_all_is_asked_for(
+    page: Any, serve: Serve, root: Path, tmp_path: Path
+) -> None:
+    for number in range(120):
+        shutil.copytree(root / "killed", tmp_path / "runs" / f"run-{number}")
+    served = serve(tmp_path / "runs")
+    open_list(page, served)
+    assert names(page) == [f"run-{number}" for number in range(100)], "numbers are ordered as numbers"
+    assert page.locator("#runs .chip").count() == 1, "only the chosen run"
+    page.click("#all-rows")
+    page.wait_for_selector("#run-table [data-run='run-119']")
+    page.click("#run-table [data-run='run-119'] a")
+    page.wait_for_selector("main[data-view='overview'] [data-run='run-119']")
