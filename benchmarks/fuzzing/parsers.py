@@ -24,8 +24,9 @@ from turnwise.chat.reading import HermesReader, LibraryReader
 from turnwise.config import load_recipe
 from turnwise.dashboard import series
 from turnwise.dashboard.conversation import conversation, side_by_side, tokens
+from turnwise.dashboard.episode_list import page
 from turnwise.dashboard.index import Index
-from turnwise.dashboard.listing import Filter, page
+from turnwise.dashboard.listing import Filter
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
 from turnwise.engines import replies, wire

@@ -26,8 +26,9 @@ from tests.dashboard.recorded import (
 )
 from turnwise.config import Recipe
 from turnwise.dashboard.conversation import tokens
+from turnwise.dashboard.episode_list import page
 from turnwise.dashboard.index import Index
-from turnwise.dashboard.listing import Filter, choices, of_task, page
+from turnwise.dashboard.listing import Filter, choices, of_task
 from turnwise.dashboard.series import alarms, histogram, last_step, latest, names, series
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic

@@ -3,7 +3,7 @@
 from typing import Any
 
 from turnwise.dashboard.index import Index
-from turnwise.dashboard.listing import MAX_PAGE, Filter, _where
+from turnwise.dashboard.listing import MAX_PAGE, Filter, condition
 
 _TEXTS = {
     "task": "task",
@@ -48,7 +48,7 @@ def page(
     """One page of `rows`, and the `total` number of matching episodes. ValueError for an unknown `sort`."""
     if sort not in SORTS:
         raise ValueError(f"sort: no {sort[:40]!r}; there are {', '.join(SORTS)}")
-    where, values = _where(wanted)
+    where, values = condition(wanted)
     with index.reading() as connection:
         # no injection: the SQL is built from our own constants, the user's values are bound
         [total] = connection.execute(f"SELECT count(*) FROM episodes WHERE {where}", values).fetchone()  # noqa: S608

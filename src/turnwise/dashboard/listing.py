@@ -1,4 +1,4 @@
-"""The list of trajectories: filters, order and pages."""
+"""Which episodes are listed: filters and their choices, groups, and the history of a task."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,22 +6,6 @@ from typing import Any
 from turnwise.dashboard.index import Index
 
 MAX_PAGE = 200
-
-SORTS = {
-    "newest": "step DESC, id",
-    "oldest": "step IS NULL, step, id",
-    "reward": "reward, id",
-    "-reward": "reward DESC, id",
-    "-seconds": "seconds DESC, id",
-    "-tokens": "num_tokens DESC, id",
-    "-calls": "num_calls DESC, id",
-}
-"""The page's name for each order of the list, and its ORDER BY clause."""
-
-_COLUMNS = (
-    "id, source, step, task, family, difficulty, episode, reward, is_success, stop, fault, num_turns, "
-    "num_calls, num_tokens, seconds"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +26,6 @@ class Filter:
     stop: str = ""
     fault: str = ""
     tool: str = ""
-
-
-def page(
-    index: Index, wanted: Filter, *, sort: str = "newest", offset: int = 0, limit: int = 50
-) -> dict[str, Any]:
-    """One page of `rows`, and the `total` number of matching episodes. ValueError for an unknown `sort`."""
-    if sort not in SORTS:
-        raise ValueError(f"sort: no {sort!r}; there are {', '.join(SORTS)}")
-    where, values = _where(wanted)
-    limit = min(max(limit, 1), MAX_PAGE)
-    with index.reading() as connection:
-        # no injection: the SQL is built from our own constants, the user's values are bound
-        [total] = connection.execute(f"SELECT count(*) FROM episodes WHERE {where}", values).fetchone()  # noqa: S608
-        rows = connection.execute(
-            f"SELECT {_COLUMNS} FROM episodes WHERE {where} ORDER BY {SORTS[sort]} LIMIT ? OFFSET ?",  # noqa: S608
-            (*values, limit, max(offset, 0)),
-        ).fetchall()
-    return {"total": total, "rows": [dict(row) for row in rows]}
 
 
 def choices(index: Index) -> dict[str, Any]:
@@ -108,7 +74,8 @@ def of_task(index: Index, task: str) -> list[dict[str, Any]]:
         return [dict(row) for row in rows]
 
 
-def _where(wanted: Filter) -> tuple[str, list[Any]]:
+def condition(wanted: Filter) -> tuple[str, list[Any]]:
+    """The WHERE clause of a filter, and the values to bind."""
     asked: list[tuple[str, Any]] = [
         ("source = ?", wanted.source or None),
         ("step >= ?", wanted.first),

@@ -60,13 +60,7 @@ class Recorded {
       (!asked.success || Number(asked.success) === row.is_success) &&
       within(row.step, asked) &&
       (!asked.low || row.reward >= Number(asked.low)) && (!asked.high || row.reward <= Number(asked.high)));
-    const orders = {
-      oldest: (a, b) => a.step - b.step, newest: (a, b) => b.step - a.step,
-      reward: (a, b) => a.reward - b.reward, "-reward": (a, b) => b.reward - a.reward,
-      "-seconds": (a, b) => b.seconds - a.seconds, "-tokens": (a, b) => b.num_tokens - a.num_tokens,
-      "-calls": (a, b) => b.num_calls - a.num_calls,
-    };
-    rows.sort(orders[asked.sort || "newest"]);
+    rows.sort((a, b) => b.step - a.step);
     const start = Number(asked.offset || 0);
     return { total: rows.length, num_left_out: run.choices.num_episodes - run.rows.length, rows: rows.slice(start, start + Number(asked.limit || 50)) };
   }
