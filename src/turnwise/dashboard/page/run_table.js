@@ -9,7 +9,7 @@ const MAX_KEYS = 6;
 const MAX_ROWS = 100; // drawn at once; all of them when asked for
 
 // By name in the address: the head, and what a run is ordered by. Runs without a value come last in both directions.
-const COLUMNS = {
+const RUN_COLUMNS = {
   name: { head: "run", of: (run) => run.name },
   recipe: { head: "recipe", of: ({ standing }) => standing.recipe_file || null },
   state: { head: "state", of: ({ standing }) => standing.state },
@@ -23,10 +23,10 @@ const COLUMNS = {
 };
 
 export async function runTable(chosen, settings, runs) {
-  const sort = Object.hasOwn(COLUMNS, String(settings.sort).replace(/^-/, "")) ? settings.sort : "name";
+  const sort = Object.hasOwn(RUN_COLUMNS, String(settings.sort).replace(/^-/, "")) ? settings.sort : "name";
   const rows = ordered(runs, sort).slice(0, settings.rows === "all" ? runs.length : MAX_ROWS).map((run) => runRow(run, chosen));
-  const found = table(["", ...Object.values(COLUMNS).map(({ head }) => head)], rows, { id: "run-table" });
-  Object.entries(COLUMNS).forEach(([name, column], place) => found.querySelectorAll("th")[place + 1].replaceWith(headOf(name, column, sort)));
+  const found = table(["", ...Object.values(RUN_COLUMNS).map(({ head }) => head)], rows, { id: "run-table" });
+  Object.entries(RUN_COLUMNS).forEach(([name, column], place) => found.querySelectorAll("th")[place + 1].replaceWith(headOf(name, column, sort)));
   const more = rows.length < runs.length ? make("p", {}, make("a", { id: "all-rows", href: moved({ rows: "all" }) }, "show all " + figure(runs.length) + " runs")) : "";
   return make("section", {}, make("h2", {}, "Runs"), await betweenTwo(chosen), sorting(sort),
     make("p", { class: "note" }, "Success is that of the last training step; held-out success is measured before and after training, on as many tasks as stated."),
@@ -60,7 +60,7 @@ function pairedOf(found) {
 }
 
 function ordered(runs, sort) {
-  const sign = sort.startsWith("-") ? -1 : 1, { of } = COLUMNS[sort.replace(/^-/, "")];
+  const sign = sort.startsWith("-") ? -1 : 1, { of } = RUN_COLUMNS[sort.replace(/^-/, "")];
   const keyed = runs.map((run) => [of(run), run]);
   const isNone = (value) => value === null || value === undefined;
   keyed.sort(([one], [other]) => {
@@ -80,7 +80,7 @@ function headOf(name, { head }, sort) {
 
 // The heads are not shown on a narrow screen; this is.
 function sorting(sort) {
-  const options = Object.entries(COLUMNS).flatMap(([name, { head }]) => [[name, head + " ▲"], ["-" + name, head + " ▼"]]);
+  const options = Object.entries(RUN_COLUMNS).flatMap(([name, { head }]) => [[name, head + " ▲"], ["-" + name, head + " ▼"]]);
   return make("p", { class: "settings" }, make("label", {}, "order by ", make("select", { id: "sort", onchange: (event) => go({ sort: event.target.value }) },
     options.map(([value, words]) => make("option", { value, selected: value === sort }, words)))));
 }
