@@ -247,7 +247,16 @@ async def test_a_temporary_fault_changes_no_word(pool: Pool, fault: Sent) -> Non
     assert bodies[0] == bodies[1] == bodies[2], "a retry has the same seed"
 
 
-@pytest.mark.parametrize("fault", [*FAULTS.values(), Sent({"error": "no"}, 404)], ids=[*FAULTS, "refused"])
+LASTING = {name: fault for name, fault in FAULTS.items() if name != "an empty reply"}
+
+
+async def test_a_user_that_says_nothing_ends_the_conversation(pool: Pool) -> None:
+    """Not a fault: a policy could ask for silence, to discard the episodes that it fails."""
+    played = await talk(pool, asking(user=ANNA), ["Say nothing."], [FAULTS["an empty reply"]])
+    assert played.trajectory.stop is Stop.ENDED_BY_USER
+
+
+@pytest.mark.parametrize("fault", [*LASTING.values(), Sent({"error": "no"}, 404)], ids=[*LASTING, "refused"])
 async def test_a_lasting_fault_loses_the_episode(pool: Pool, fault: Sent) -> None:
     played = await talk(pool, asking(user=ANNA), ["Which?"], [fault])
     assert played.trajectory.stop is Stop.USER_DOWN

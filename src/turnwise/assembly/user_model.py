@@ -19,7 +19,7 @@ from turnwise.runtime.addresses import check_token
 from turnwise.runtime.chat_endpoint import EndpointAccount
 from turnwise.runtime.environment import environment, user_folder
 from turnwise.runtime.text_cache import TextCache
-from turnwise.types import Cause, Message, Task, Turn
+from turnwise.types import END_WORD, Cause, Message, Task, Turn
 
 MAX_REPLY_CHARS = 4_000
 """The longest reply that reaches the policy; a longer one is cut. 256 tokens are about 1,000 characters."""
@@ -66,9 +66,8 @@ class SimulatedUser:
         key = _digest([self._sampler.name, seed, asked])
         text = None if self._cache is None else self._cache.find(key)
         if not text:
-            text = self._clean(await self._sampler.sample(messages, seed))[:MAX_REPLY_CHARS].strip()
-            if not text:
-                raise UserDown(f"the user's model {self._sampler.name} said nothing that can be shown")
+            said = self._clean(await self._sampler.sample(messages, seed))[:MAX_REPLY_CHARS].strip()
+            text = said or END_WORD  # nothing that can be shown: see UserSampler
             if self._cache is not None:
                 self._cache.keep(key, text)
         return text

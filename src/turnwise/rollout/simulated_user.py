@@ -5,7 +5,7 @@ from itertools import groupby
 
 from turnwise.types import END_WORD, Message, ModelUser, Task, Turn
 
-MAX_SHOWN_CHARS = 8_000
+MAX_SHOWN_CHARS = 2_000
 """The longest message that the user's model is shown; a longer one is cut."""
 
 GREETING = "Hello, what can I do for you?"

@@ -11,7 +11,7 @@ from turnwise.protocols import BatchEngine, Engine, EngineDown, UserDown
 from turnwise.runtime.chat_endpoint import ChatEndpoint, EndpointAccount, EndpointPatience, Refused
 from turnwise.runtime.http_replies import parsed_or_text
 from turnwise.runtime.retries import GaveUp
-from turnwise.types import Completion, Message, Sampling
+from turnwise.types import END_WORD, Completion, Message, Sampling
 
 MAX_TOKENS = 256
 """The longest reply; a longer one is cut."""
@@ -36,7 +36,12 @@ class UserSampler(Protocol):
         ...
 
     async def sample(self, messages: Sequence[Message], seed: int) -> str:
-        """Return the next message, which is never empty. Raises UserDown."""
+        """Return the next message, which is never empty. Raises UserDown.
+
+        A user that says nothing, also when asked again, ends the conversation, and so does a conversation
+        that is too long for the user's model. Both can come from what the policy says. As faults, they
+        would let it discard episodes that it fails.
+        """
         ...
 
 
@@ -45,6 +50,7 @@ class EndpointSampler:
 
     def __init__(self, account: EndpointAccount, patience: EndpointPatience = PATIENCE) -> None:
         self._endpoint = ChatEndpoint(account, patience, max_reply_bytes=_MAX_REPLY_BYTES)
+        self._num_attempts = patience.num_attempts
         self._slots = asyncio.Semaphore(_NUM_PARALLEL)
         self.name = f"{account.model} at {account.base_url}"
 
@@ -55,14 +61,26 @@ class EndpointSampler:
             "temperature": TEMPERATURE,
             "seed": seed % 2**31,
         }
+        num_silent = 0
+
+        def read(reply: bytes) -> str:
+            nonlocal num_silent
+            text = _reply_in(reply)
+            if not text:
+                num_silent += 1
+                raise ValueError("gave an empty reply")
+            return text
+
         try:
             async with self._slots:
-                return await self._endpoint.ask(body, _reply_in)
+                return await self._endpoint.ask(body, read)
         except Refused as error:
             # With a wrong key, some servers quote it in what they say.
             text = f"refused the key (status {error.status})" if error.status in (401, 403) else str(error)
             raise UserDown(f"the user's model {self.name} {text}") from None
         except GaveUp as error:
+            if num_silent == self._num_attempts:
+                return END_WORD
             raise UserDown(f"the user's model {self.name} {error}") from None
 
     async def close(self) -> None:
@@ -88,11 +106,13 @@ class EngineSampler:
         for draw in range(_NUM_DRAWS):
             try:
                 completion = await self._complete(ids, seed_of(seed, "draw", draw))
-            except (EngineDown, ValueError) as error:  # ValueError: the conversation is too long for it
+            except ValueError:  # the conversation is too long for it
+                return END_WORD
+            except EngineDown as error:
                 raise UserDown(f"the user's model {self.name}: {error}") from None
             if text := self._text(ids, completion):
                 return text
-        raise UserDown(f"the user's model {self.name} said nothing in {_NUM_DRAWS} draws")
+        return END_WORD
 
     async def _complete(self, ids: Sequence[int], seed: int) -> Completion:
         sampling = Sampling(MAX_TOKENS, TEMPERATURE, stop_ids=self._chat.stop_ids)
@@ -120,10 +140,8 @@ def seed_of(seed: int, stream: str, number: int) -> int:
 
 
 def _reply_in(reply: bytes) -> str:
-    """Return the text of a chat completion; ValueError if there is none."""
+    """Return the text of a chat completion, which may be empty; ValueError if it has none."""
     match parsed_or_text(reply):
         case {"choices": [{"message": {"content": str(content)}}, *_]}:
-            if text := _THOUGHT.sub("", content).strip():
-                return text
-            raise ValueError("gave an empty reply")
+            return _THOUGHT.sub("", content).strip()
     raise ValueError("gave no reply: it is not a chat completion")
