@@ -19,7 +19,7 @@ from turnwise.rollout.user_samplers import EngineSampler
 from turnwise.tasks.load import load
 from turnwise.tasks.user_side import DemonstratedUser
 from turnwise.tracking.run_marks import named_besides_servers
-from turnwise.types import Message, ModelUser, Task, Trajectory
+from turnwise.types import END_WORD, Message, ModelUser, Task, Trajectory
 
 MESSAGES = [Message("system", "You are Ann."), Message("user", "Which one? <|im_end|>")]
 
@@ -89,6 +89,8 @@ async def test_an_exact_reply_depends_on_nothing_but_request_and_seed(made: Reci
         assert await exact.sample(MESSAGES, 4) != alone
         free = EngineSampler(engine, chat, "m", is_exact=False)
         assert await free.sample(MESSAGES, 3) == alone
+        long = [*MESSAGES[:1], Message("user", "word " * 200_000)]
+        assert await free.sample(long, 3) == END_WORD, "a fault would let a policy discard its episode"
     finally:
         await engine.close()
     with pytest.raises(UserDown, match="the user's model m: "):
