@@ -14,7 +14,7 @@ from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector
 from turnwise.rollout.episode import EpisodeLimits, player
-from turnwise.run.batches import Batches, CollectedBatch
+from turnwise.run.batches import Batches, CollectedBatch, num_replaced
 from turnwise.tasks.curriculum import CurriculumState, Schedule, draw
 from turnwise.types import Difficulty, Reward, Sampling, Task, Trajectory
 
@@ -107,6 +107,26 @@ async def test_groups_that_teach_nothing_are_played_but_not_learned_from() -> No
     assert len(batch.played) > 3, "this seed draws a flat one among the first three"
     learned = [group.task.id for group in batch.groups]
     assert learned == [group.task.id for group in batch.played if group.task.id in teaching], "draw order"
+
+
+async def test_replacements_start_ahead_and_the_batches_stay_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tasks = numbered(40)
+    teaching = {one.id for one in tasks if int(one.id) % 2}
+    settings = recipe(tasks_per_step=4, max_draws=3.0)
+    ahead = await collect(tasks, settings, range(4), rewards=ByMember(teaching))
+    assert sum(batch.progress.num_groups_unneeded for batch in ahead) > 0, "groups were started ahead"
+    monkeypatch.setattr("turnwise.run.batches.num_replaced", lambda num_groups, flat_share, most: 0)
+    one_by_one = await collect(tasks, settings, range(4), rewards=ByMember(teaching))
+    assert sum(batch.progress.num_groups_unneeded for batch in one_by_one) == 0
+    assert played_ids(ahead) == played_ids(one_by_one)
+    assert [batch.curriculum for batch in ahead] == [batch.curriculum for batch in one_by_one]
+
+
+@pytest.mark.parametrize(("flat_share", "count"), [(0.0, 0), (0.25, 8), (0.5, 22), (1.0, 32)])
+def test_as_many_groups_start_ahead_as_the_last_step_replaced_and_some(flat_share: float, count: int) -> None:
+    assert num_replaced(16, flat_share, 32) == count
 
 
 async def test_without_dynamic_sampling_flat_groups_are_learned_from_too() -> None:

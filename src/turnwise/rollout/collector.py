@@ -14,6 +14,7 @@ from typing import Protocol
 
 from turnwise.protocols import EngineDown, Environment, EnvironmentDown, RewardDown, Rewarder, Toolbox
 from turnwise.rewards import succeeded
+from turnwise.rollout.draw_order import DrawOrder
 from turnwise.types import (
     Failure,
     Fault,
@@ -78,7 +79,7 @@ class CollectionPlan:
 
 @dataclass(slots=True)
 class Progress:
-    """The counts of a collection; always started = finished + lost + in flight."""
+    """The counts of a collection; always started = finished + lost + cancelled + in flight."""
 
     num_started: int = 0
     num_finished: int = 0
@@ -88,6 +89,8 @@ class Progress:
     num_waiting_on_tools: int = 0
     num_groups: int = 0
     num_groups_dropped: int = 0
+    num_groups_unneeded: int = 0
+    """Groups that were started ahead and cancelled or left out, because enough others are wanted."""
     num_tokens: int = 0
     num_calls: int = 0
     num_successes: int = 0
@@ -132,7 +135,12 @@ class Collector:
 
     @contextlib.asynccontextmanager
     async def collecting(
-        self, tasks: Iterable[Task], num_groups: int, *, is_wanted: Callable[[Group], bool] = lambda _: True
+        self,
+        tasks: Iterable[Task],
+        num_groups: int,
+        *,
+        is_wanted: Callable[[Group], bool] = lambda _: True,
+        num_ahead: int = 0,
     ) -> AsyncIterator[AsyncIterator[Group]]:
         """Complete groups in the order they finish, until `num_groups` are wanted or no tasks are left.
 
@@ -140,11 +148,12 @@ class Collector:
                 async for group in groups: ...
 
         A group that cannot be completed is dropped, and another task is drawn. A group that is not wanted is
-        yielded too, and another task is drawn as well. Leaving the block cancels all episodes in flight and
-        returns all leases.
+        yielded too, and another task is drawn as well. `num_ahead` groups are started at once in addition, so
+        that replacements need not wait for what they replace; those that prove unneeded are cancelled.
+        Leaving the block cancels all episodes in flight and returns all leases.
         """
         done: asyncio.Queue[Group | Exception | None] = asyncio.Queue()
-        running = self._run(iter(tasks), num_groups, is_wanted, done)
+        running = self._run(iter(tasks), num_groups, num_ahead, is_wanted, done)
         runner = asyncio.create_task(running, name="collector")
         try:
             yield _until_done(done)
@@ -156,11 +165,12 @@ class Collector:
         self,
         source: Iterator[Task],
         num_groups: int,
+        num_ahead: int,
         is_wanted: Callable[[Group], bool],
         done: "asyncio.Queue[Group | Exception | None]",
     ) -> None:
         try:
-            await self._run_groups(source, num_groups, is_wanted, done)
+            await self._run_groups(source, num_groups, num_ahead, is_wanted, done)
         except ExceptionGroup as errors:
             # CollectionFailed, or a bug here or in the user's reward: raised unwrapped.
             done.put_nowait(_innermost(errors))
@@ -173,39 +183,41 @@ class Collector:
         self,
         source: Iterator[Task],
         num_groups: int,
+        num_ahead: int,
         is_wanted: Callable[[Group], bool],
         done: "asyncio.Queue[Group | Exception | None]",
     ) -> None:
         pace = self._pace or Slots(self._plan.num_parallel_episodes).pace()
-        numbers = itertools.count()
-        finished: asyncio.Queue[Group | Failure] = asyncio.Queue()
+        order = DrawOrder(num_groups)
+        finished: asyncio.Queue[tuple[int, Group | Failure]] = asyncio.Queue()
         num_dropped_in_a_row = 0
+        playing: list[asyncio.Task[None]] = []
         async with pace.collection(), asyncio.TaskGroup() as running:
 
-            def start(task: Task) -> None:
-                pace.enter(self._plan.group_size)
-                playing = self._play_group(task, next(numbers), pace, finished)
-                running.create_task(playing, name=f"group {task.id}")
+            def start(count: int) -> None:
+                for task in itertools.islice(source, count):
+                    pace.enter(self._plan.group_size)
+                    group = self._play_group(task, order.start(), pace, finished)
+                    playing.append(running.create_task(group, name=f"group {task.id}"))
 
-            num_open = 0
-            for task in itertools.islice(source, num_groups):
-                start(task)
-                num_open += 1
-            while num_open:
-                outcome = await finished.get()
-                num_open -= 1
+            start(num_groups + num_ahead)
+            while order.is_playing:
+                place, outcome = await finished.get()
                 if isinstance(outcome, Group):
                     num_dropped_in_a_row = 0
-                    self.progress.num_groups += 1
-                    done.put_nowait(outcome)
+                    belonging = order.finish(place, outcome, is_wanted=is_wanted(outcome))
                 else:
                     num_dropped_in_a_row += 1
                     self._count_dropped(outcome, num_dropped_in_a_row)
-                is_replaced = isinstance(outcome, Failure) or not is_wanted(outcome)
-                for task in itertools.islice(source, 1 if is_replaced else 0):
-                    start(task)
-                    num_open += 1
+                    belonging = order.finish(place, None, is_wanted=False)
+                for group in belonging:
+                    self.progress.num_groups += 1
+                    done.put_nowait(group)
+                start(order.num_missing)
                 pace.leave()
+            self.progress.num_groups_unneeded = order.num_unneeded
+            for unneeded in playing:
+                unneeded.cancel()
             progress = self.progress
             if progress.num_groups_dropped and not progress.num_groups:
                 text = f"all {progress.num_groups_dropped} groups were lost to infrastructure; the last one: "
@@ -218,7 +230,7 @@ class Collector:
             raise CollectionFailed(text + failure.message)
 
     async def _play_group(
-        self, task: Task, number: int, pace: Pace, finished: "asyncio.Queue[Group | Failure]"
+        self, task: Task, number: int, pace: Pace, finished: "asyncio.Queue[tuple[int, Group | Failure]]"
     ) -> None:
         num_playing = self._plan.group_size
 
@@ -239,10 +251,10 @@ class Collector:
         failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
         played = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
         if failures:
-            finished.put_nowait(failures[0])
+            finished.put_nowait((number, failures[0]))
         else:
             trajectories, rewards = zip(*played, strict=True)
-            finished.put_nowait(Group(task, tuple(trajectories), tuple(rewards)))
+            finished.put_nowait((number, Group(task, tuple(trajectories), tuple(rewards))))
 
     async def _play_member(
         self, task: Task, place: tuple[int, int], pace: Pace

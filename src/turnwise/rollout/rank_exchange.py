@@ -59,6 +59,7 @@ def total_progress(parts: Sequence[Progress]) -> Progress:
         total.num_finished += part.num_finished
         total.num_groups += part.num_groups
         total.num_groups_dropped += part.num_groups_dropped
+        total.num_groups_unneeded += part.num_groups_unneeded
         total.num_tokens += part.num_tokens
         total.num_calls += part.num_calls
         total.num_successes += part.num_successes

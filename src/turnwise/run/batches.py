@@ -6,6 +6,7 @@ replaced is replaced by the next task that no rank has drawn, so the batch does 
 
 import asyncio
 import contextlib
+import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -18,13 +19,13 @@ from turnwise.distributed import ALONE, Ranks
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Collector, Progress, step_seed
 from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share, total_progress
+from turnwise.run.drawing import Drawing, NothingLeft
 from turnwise.tasks.curriculum import (
     Curriculum,
     CurriculumState,
     Schedule,
     ShuffledPasses,
     curriculum_of,
-    draw,
     note,
 )
 from turnwise.types import Group, Task
@@ -70,6 +71,10 @@ class Batches:
     starts drawing where the initial tasks of this one end. Batches are collected one after another if the
     next depends on the results of this one (a curriculum by success), if several ranks must agree on it, if
     there are too few tasks, or if every pass over the tasks must contain each task once.
+
+    Synchronous steps with `rollout.dynamic_sampling` start as many replacements at once as the last step
+    needed. Otherwise a step would wait for a second wave of episodes, with most slots idle. The batch is the
+    same; in lockstep, where numbers depend on which episodes play together, no group is started ahead.
     """
 
     def __init__(
@@ -102,10 +107,18 @@ class Batches:
         )
         self._in_play: set[str] = set()
         """Ids of tasks in concurrently collected batches; no task is in two of them."""
-        self._drawings: dict[int, _Drawing] = {}
+        self._drawings: dict[int, Drawing] = {}
         self._reached = CurriculumState()
         """The curriculum's state from which the next of these batches draws."""
         self._collections: dict[int, asyncio.Task[CollectedBatch]] = {}
+        self._starts_ahead = (
+            recipe.rollout.dynamic_sampling
+            and recipe.run.mode == "sync"
+            and ranks.count == 1
+            and not recipe.rollout.lockstep
+        )
+        self._flat_share = 0.0
+        """Share of the last step's groups that were replaced."""
 
     @contextlib.asynccontextmanager
     async def collecting(self, state: CurriculumState) -> AsyncIterator[None]:
@@ -142,9 +155,9 @@ class Batches:
             collecting = self._collect_after(self._collections.get(step - 1), step, state)
         self._collections[step] = asyncio.create_task(collecting, name=f"collecting step {step}")
 
-    def _drawn_first(self, step: int) -> "_Drawing":
+    def _drawn_first(self, step: int) -> Drawing:
         """Draw a step's initial tasks; the next batch starts drawing after them."""
-        drawing = _Drawing(self._tasks, self._curriculum, self._reached, step, self._in_play)
+        drawing = Drawing(self._tasks, self._curriculum, self._reached, step, self._in_play)
         drawing.draw_up_to(self._recipe.run.tasks_per_step)
         self._reached = drawing.go_on_from(self._refills(step))
         self._drawings[step] = drawing
@@ -155,7 +168,7 @@ class Batches:
     ) -> CollectedBatch:
         if before is not None:
             state = (await asyncio.shield(before)).curriculum
-        drawing = _Drawing(self._tasks, self._curriculum, state, step)
+        drawing = Drawing(self._tasks, self._curriculum, state, step)
         if isinstance(self._curriculum, ShuffledPasses):
             # replacements are drawn elsewhere, so that the pass still contains every task once
             drawing.draw_up_to(self._recipe.run.tasks_per_step)
@@ -166,7 +179,7 @@ class Batches:
         """The state that a step's replacement tasks are drawn from; the curriculum's own is not advanced."""
         return CurriculumState(seed=step_seed(self._recipe.seed, step))
 
-    async def _collect(self, step: int, drawing: "_Drawing") -> CollectedBatch:
+    async def _collect(self, step: int, drawing: Drawing) -> CollectedBatch:
         started = time.perf_counter()
         is_wanted = _teaches if self._recipe.rollout.dynamic_sampling else _is_any
         shares = await gather_from_ranks(self._ranks, self._play(step, drawing, is_wanted), "rollouts")
@@ -186,20 +199,26 @@ class Batches:
             seconds=time.perf_counter() - started,
         )
 
-    async def _play(self, step: int, drawing: "_Drawing", is_wanted: Callable[[Group], bool]) -> _Share:
+    async def _play(self, step: int, drawing: Drawing, is_wanted: Callable[[Group], bool]) -> _Share:
         collector = self._new_collector(step)
         num_groups = len(rank_share(self._ranks, self._recipe.run.tasks_per_step))
+        most = self._num_drawn - num_groups if self._starts_ahead else 0
+        collecting = collector.collecting(
+            self._source(step, drawing),
+            num_groups,
+            is_wanted=is_wanted,
+            num_ahead=num_replaced(num_groups, self._flat_share, most),
+        )
         played: list[Group] = []
-        async with (
-            self._shown(collector.progress),
-            collector.collecting(self._source(step, drawing), num_groups, is_wanted=is_wanted) as groups,
-        ):
+        async with self._shown(collector.progress), collecting as groups:
             async for group in groups:
                 self._on_group(step, group)
                 played.append(group)
+        drawing.take_back(collector.progress.num_groups_unneeded)
+        self._flat_share = 1 - sum(map(is_wanted, played)) / max(len(played), 1)
         return _Share(tuple(played), drawing.num_drawn, collector.progress)
 
-    def _source(self, step: int, drawing: "_Drawing") -> Iterator[Task]:
+    def _source(self, step: int, drawing: Drawing) -> Iterator[Task]:
         """This rank's tasks: its share of the batch, then replacements that no rank has played."""
         num_first = self._recipe.run.tasks_per_step
         for place in rank_share(self._ranks, num_first):
@@ -213,72 +232,18 @@ class Batches:
                 return
 
 
-_MAX_PASSES_WITHOUT_NEW_TASK = 20
-"""Passes over the tasks without a new one before drawing gives up: some levels are drawn rarely."""
-
-
-class NothingLeft(ValueError):
-    """Every task that the curriculum draws from is in the batch already."""
-
-
-class _Drawing:
-    """The tasks of one batch, drawn one at a time; none is drawn twice or is in another current batch."""
-
-    def __init__(
-        self,
-        tasks: Sequence[Task],
-        curriculum: Curriculum,
-        state: CurriculumState,
-        step: int,
-        in_play: set[str] | None = None,
-    ) -> None:
-        self._tasks = tasks
-        self._in_play: set[str] = set() if in_play is None else in_play
-        self._elsewhere: CurriculumState | None = None
-        self._curriculum = curriculum
-        self._step = step
-        self._drawn: list[Task] = []
-        self.state = state
-        self.order: dict[str, int] = {}
-
-    @property
-    def num_drawn(self) -> int:
-        return len(self._drawn)
-
-    def task(self, place: int) -> Task:
-        """The task at this place of the drawing order."""
-        self.draw_up_to(place + 1)
-        return self._drawn[place]
-
-    def draw_up_to(self, count: int) -> None:
-        num_in_vain = 0
-        while len(self._drawn) < count:
-            if num_in_vain > _MAX_PASSES_WITHOUT_NEW_TASK * len(self._tasks):
-                have, where = len(self._drawn), f"the curriculum at step {self._step}"
-                raise NothingLeft(f"tasks.train: {where} draws from {have} tasks, {count} are wanted")
-            num_in_vain += 1
-            state = self._elsewhere or self.state
-            (task,), state = draw(self._tasks, self._curriculum, state, step=self._step, count=1)
-            if self._elsewhere is None:
-                self.state = state
-            else:
-                self._elsewhere = state
-            # an epoch that ends within a step can draw a task again; its group would be an exact copy
-            if task.id not in self._in_play:
-                self._in_play.add(task.id)
-                self.order[task.id] = len(self.order)
-                self._drawn.append(task)
-                num_in_vain = 0
-
-    def go_on_from(self, state: CurriculumState) -> CurriculumState:
-        """Draw further tasks from `state`; returns the curriculum's state after the draws so far."""
-        self._elsewhere = state
-        return self.state
-
-
 def _fewest(tasks: Sequence[Task]) -> int:
     """The number of tasks of the rarest difficulty: a curriculum may draw from that one alone."""
     return min(Counter(task.difficulty for task in tasks).values())
+
+
+def num_replaced(num_groups: int, flat_share: float, most: int) -> int:
+    """How many replacements a batch will need, with some reserve; at most `most`.
+
+    If a share of f is flat, n groups that teach take n / (1 - f) draws, give or take √(n f) / (1 - f).
+    """
+    num_drawn = (num_groups + math.sqrt(num_groups * flat_share)) / max(1 - flat_share, 1e-9)
+    return min(math.ceil(num_drawn) - num_groups, most)
 
 
 def most_drawn(recipe: Recipe) -> int:

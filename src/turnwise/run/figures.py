@@ -25,6 +25,7 @@ def rollout_figures(groups: Sequence[Group], progress: Progress, seconds: float)
         "episodes/lost": float(progress.num_lost),
         "groups/finished": float(progress.num_groups),
         "groups/dropped": float(progress.num_groups_dropped),
+        "groups/unneeded": float(progress.num_groups_unneeded),
         "time/rollout_seconds": seconds,
         **{f"episodes/lost_{stop}": float(num) for stop, num in sorted(progress.failures.items())},
     }
