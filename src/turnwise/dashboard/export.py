@@ -78,12 +78,16 @@ def _answers(run: ListedRun) -> dict[str, Any]:
     reports = evaluations.evaluations(run.folder)
     whole = [report["name"] for report in reports if "error" not in report]
     choices = listing.choices(index)
+    lines, alarms = series.series(index, names), series.alarms(index)
+    steps = {step for line in lines.values() for step in line["steps"]}
+    steps |= {alarm["step"] for alarm in alarms["alarms"]}
     return {
         "standing": run.standing() | {"folder": run.folder.name},
         "names": names,
-        "series": series.series(index, names),
+        "series": lines,
+        "axes": {axis: _places(run, axis, steps) for axis in series.AXES if axis != "step"},
         "histogram": series.histogram(index, "ratio"),
-        "alarms": series.alarms(index),
+        "alarms": alarms,
         "choices": choices,
         "tools": {choice["value"]: traffic(index, source=choice["value"]) for choice in choices["source"]},
         "evaluations": reports,
@@ -93,6 +97,10 @@ def _answers(run: ListedRun) -> dict[str, Any]:
         },
         **_episodes(run),
     }
+
+
+def _places(run: ListedRun, axis: str, steps: set[int]) -> dict[int, float]:
+    return {step: x for step, x in series.places(run.index, axis).items() if step in steps}
 
 
 def _paired(run: ListedRun, chosen: list[ListedRun]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ PAGE = files("turnwise.dashboard") / "page"
 UPLOT = files("turnwise.dashboard") / "vendor" / "uplot"
 
 MODULES = (
-    *("dom", "recorded", "api", "place", "source", "hold", "chart", "curves", "heat", "intervals"),
+    *("dom", "recorded", "api", "place", "source", "hold", "axes", "ink", "csv", "take_away"),
+    *("chart", "drill", "seeds", "curves", "heat", "intervals"),
     *("figures", "panels", "overview", "health", "columns", "trajectories", "tokens", "conversation"),
     *("tools", "evaluations", "tasks", "run_table", "main"),
 )

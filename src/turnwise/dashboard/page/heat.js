@@ -1,7 +1,8 @@
 // A histogram over steps: one column a step, darker where more tokens lie, with the clip boundaries drawn in.
 
-import { chart, ink } from "./chart.js";
+import { chart } from "./chart.js";
 import { figure, make, number } from "./dom.js";
+import { ink } from "./ink.js";
 
 const TICKS = [0.25, 0.5, 1, 2, 4];
 
