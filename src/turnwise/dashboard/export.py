@@ -104,8 +104,8 @@ def _places(run: ListedRun, axis: str, steps: set[int]) -> dict[int, float]:
 
 
 def _paired(run: ListedRun, chosen: list[ListedRun]) -> dict[str, Any]:
-    """The comparisons with the runs listed after it, by their names; empty if there are many runs."""
-    others = chosen[chosen.index(run) + 1 :] if len(chosen) <= NUM_PAIRED else []
+    """The comparisons with the other runs, by their names; empty if there are many runs."""
+    others = [other for other in chosen if other is not run] if len(chosen) <= NUM_PAIRED else []
     return {other.name: evaluations.paired(run.folder, other.folder) for other in others}
 
 

@@ -125,6 +125,9 @@ class Answers:
     def runs(self, asked: Asked) -> Any:
         return self._runs.rows()
 
+    def failed_starts(self, asked: Asked) -> Any:
+        return self._runs.failed_starts()
+
     def standing(self, asked: Asked) -> Any:
         return asked.run.standing()
 
@@ -134,9 +137,7 @@ class Answers:
     def series(self, asked: Asked) -> Any:
         wanted = asked.texts("name")[:200]
         num_points = min(asked.whole("points") or series.MAX_POINTS, 5_000)
-        return series.series(
-            asked.run.index, wanted, **asked.steps, num_points=num_points, axis=asked.axis
-        )
+        return series.series(asked.run.index, wanted, **asked.steps, num_points=num_points, axis=asked.axis)
 
     def histogram(self, asked: Asked) -> Any:
         return series.histogram(asked.run.index, asked.text("name", "ratio"), **asked.steps)
@@ -205,6 +206,7 @@ class Answers:
 PATHS = (
     *("runs", "standing", "names", "series", "histogram", "alarms", "choices", "trajectories"),
     *("trajectory", "group", "tokens", "tools", "evaluations", "comparison", "paired", "tasks", "task"),
+    "failed_starts",
 )
 
 
