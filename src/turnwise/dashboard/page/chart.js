@@ -18,7 +18,7 @@ export function chart({ title, note, key, data, readout, fill, rows, legend = ()
   const start = (into, width, more, hooks) => new uPlot(optionsOf(width, { ...plot, axis, ...more }, hooks), data, into);
   const box = make("figure", { class: "chart", tabindex: "0", id: "chart-" + key, "aria-label": title + ". " + note },
     make("figcaption", {}, takeAway({ key, title, axis, rows, legend, start }), make("h3", {}, title), make("p", { class: "note" }, note)), holder, readout);
-  let at = null, isReady = false;
+  let at = null, isReady = false, isTouched = false;
   const show = (x) => {
     at = x;
     if (x === null) delete box.dataset.at; else box.dataset.at = x;
@@ -28,8 +28,9 @@ export function chart({ title, note, key, data, readout, fill, rows, legend = ()
   const ready = (plot_) => { isReady = true; if (at !== null) move(false); clicks(plot_, open); };
   const setCursor = ({ cursor }) => {
     const x = cursor.idx === null ? null : xs[cursor.idx];
-    if (isReady && x !== at) show(x);
+    if (isReady && x !== at && !(x === null && isTouched)) show(x); // a finger leaves the canvas to tap on a value
   };
+  box.addEventListener("pointerdown", (event) => { isTouched = event.pointerType === "touch"; });
   box.walk = (x) => { show(nearest(xs, x)); if (isReady) move(true); };
   box.addEventListener("keydown", (event) => {
     if (event.target === box && event.key === "Enter") open(at === null ? xs[xs.length - 1] : at, null);

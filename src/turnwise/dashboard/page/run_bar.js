@@ -21,7 +21,7 @@ export function runBar(view, chosen, runs) {
   const [run, ...others] = chosen;
   const pick = (name) => runs.some((each) => each.name === name) ? (go({ ...OF_ANOTHER_RUN, run: name, runs: runsWith(name, chosen) }, view === "trajectory" ? "trajectories" : view), true) : false;
   const also = others.length && OVERLAID.includes(view) ? make("span", { class: "note" }, "charts also show " + brief(others.map((each) => each.name).join(", "), 120)) : "";
-  return make("p", { class: "settings", id: "run-bar" }, make("label", { class: "key c" + (1 + run.colour % 8) }, "run ", runs.length > MAX_LISTED ? search(run, runs, pick) : select(run, runs, pick)),
+  return make("p", { id: "run-bar" }, make("label", { class: "key c" + (1 + run.colour % 8) }, "run ", runs.length > MAX_LISTED ? search(run, runs, pick) : select(run, runs, pick)),
     make("small", {}, run.standing.state), also);
 }
 

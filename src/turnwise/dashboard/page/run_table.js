@@ -122,6 +122,6 @@ function stateOf({ state, reason, problems }) {
 }
 
 function differencesOf({ differs }) {
-  const pairs = Object.entries(differs || {}).map(([key, value]) => brief(key, 60) + " = " + brief(value, 40));
+  const pairs = Object.entries(differs || {}).filter(([key]) => !["run.name", "run.tags"].includes(key)).map(([key, value]) => brief(key, 60) + " = " + brief(value, 40));
   return pairs.slice(0, MAX_KEYS).join(", ") + (pairs.length > MAX_KEYS ? ", and " + (pairs.length - MAX_KEYS) + " more" : "");
 }
