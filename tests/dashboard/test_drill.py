@@ -12,8 +12,9 @@ from turnwise.dashboard.index import Index
 from turnwise.dashboard.series import series
 
 PLACE = """([id, x, y]) => {
-  const { plot } = document.getElementById(id), inside = (at, most) => Math.min(Math.max(at, 3), most - 3);
-  return [inside(plot.valToPos(x, "x"), plot.over.clientWidth), inside(plot.valToPos(y, "y"), plot.over.clientHeight)];
+  const { plot } = document.getElementById(id), { clientWidth, clientHeight } = plot.over;
+  const inside = (at, most) => Math.min(Math.max(at, 3), most - 3);
+  return [inside(plot.valToPos(x, "x"), clientWidth), inside(plot.valToPos(y, "y"), clientHeight)];
 }"""
 
 

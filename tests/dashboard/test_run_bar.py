@@ -1,4 +1,4 @@
-"""Every view of one run names it, and another run can be chosen there; the choice is kept from view to view."""
+"""Every view of one run names it and lets another be chosen; the choice is kept from view to view."""
 
 import shutil
 from pathlib import Path

@@ -231,9 +231,8 @@ def test_a_row_has_the_tags_and_the_cost_of_its_run(tmp_path: Path) -> None:
     with new_run(tmp_path, "odd") as folder:
         log_step(folder, 0)
     change_recipe(folder.path, {"run": {"tags": {"a": [HOSTILE[:20]]}}, "hardware": {"num_processes": "x"}})
-    (run / "metrics.jsonl").open("a").write(
-        '{"step":1,"time":1,"kind":"x","metrics":{"gpu/utilization":1}}\n'
-    )
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step":1,"time":1,"kind":"x","metrics":{"gpu/utilization":1}}\n')
     runs = Runs([tmp_path], tmp_path / "cache")
     for each in runs:
         each.count(deadline=math.inf)
@@ -281,3 +280,35 @@ def test_runs_are_found_by_tag_and_any_number_of_them_is_compared(
     assert names(page) == ["three", "two"]
     words = page.inner_text("#run-table [data-run='two']").split("\t")
     assert words[10:14] == ["1,608", "8", "0.006 CPU h", "sweep"]
+
+
+def test_starts_that_left_no_run_are_rows_with_their_reason(
+    page: Any, serve: Serve, root: Path, tmp_path: Path
+) -> None:
+    start = {"time": 1.7e9, "recipe_file": "mine.toml", "name": "mine", "command": "turnwise train mine.toml"}
+    lines = [json.dumps({**start, "error": f"model.path: none such {HOSTILE}"}), "no line of ours", "[[["]
+    (tmp_path / "failed_starts.jsonl").write_text("\n".join(lines) + "\n")
+    served = serve(tmp_path)
+    page.goto(served.url)
+    page.wait_for_selector("#run-table [data-failed]")
+    assert page.locator("#run-table tbody tr").count() == 1, "also where there is no run yet"
+    shutil.copytree(root / "long", tmp_path / "long")
+    page.wait_for_selector("#runs .chip:has-text('long')")
+    open_list(page, served)
+    row = page.inner_text("#run-table [data-failed]")
+    for words in (
+        "mine 2023-11-14 22:13 UTC",
+        "failed at start",
+        "model.path: none such <script>",
+        "mine.toml",
+    ):
+        assert words in row
+    assert "\u202e" not in row
+    page.fill("#find", "failed")
+    page.press("#find", "Enter")
+    page.wait_for_selector("#run-table [data-run='long']", state="detached")
+    assert page.locator("#run-table [data-failed]").count() == 1
+    with (tmp_path / "failed_starts.jsonl").open("a") as file:
+        file.write(json.dumps({**start, "error": "another"}) + "\n")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#run-table tr:has-text('another')")

@@ -1,4 +1,4 @@
-"""Failed starts are kept in the folder of runs: with secrets removed, not too many, from several processes."""
+"""Failed starts are kept in the folder of runs: without secrets, at most 200, of several processes."""
 
 import json
 import multiprocessing
@@ -59,14 +59,8 @@ def test_the_last_ones_are_kept_also_of_several_processes(tmp_path: Path) -> Non
 
 def test_damaged_lines_are_left_out_and_nothing_makes_the_command_fail_otherwise(tmp_path: Path) -> None:
     good = {"time": 1.0, "recipe_file": "", "name": "a", "command": "", "error": "x" * 10_000}
-    bad = [
-        b"{",
-        b"[]",
-        b'{"time": "NaN"}',
-        b"\xff\xfe",
-        b"[" * 100_000,
-        json.dumps({**good, "time": -1}).encode(),
-    ]
+    early = json.dumps({**good, "time": -1}).encode()
+    bad = [b"{", b"[]", b'{"time": "NaN"}', b"\xff\xfe", b"[" * 100_000, early]
     torn = json.dumps(good).encode()[:-5]
     (tmp_path / FILE).write_bytes(b"\n".join([*bad, json.dumps(good).encode(), torn]))
     assert [len(start.error) for start in read_failed_starts(tmp_path)] == [2_002]
