@@ -89,8 +89,11 @@ def read_failed_starts(runs: Path) -> list[FailedStart]:
 def _append(path: Path, start: FailedStart) -> None:
     """Append the line and drop the oldest beyond MAX_STARTS. A failure is logged: the start has its own."""
     secrets = known_secrets()
-    shown = _with_texts(start, lambda text: printable(redacted(text, secrets)))
-    line = json.dumps(asdict(_short(shown))).encode()
+
+    def shown_text(text: str) -> str:
+        return printable(redacted(text, secrets)).encode(errors="replace").decode()
+
+    line = json.dumps(asdict(_short(_with_texts(start, shown_text)))).encode()
     try:
         with open_to_append(path) as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # several processes may fail at once

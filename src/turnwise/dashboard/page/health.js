@@ -20,7 +20,7 @@ export async function health(runs, settings) {
   };
   const steps = [...new Set(alarms.flatMap((each) => each.alarms.map((alarm) => alarm.x === undefined ? alarm.step : alarm.x)))].filter((x) => x !== null);
   const pictures = runs.map((run, place) => ratios[place].columns.length ? heat({
-    ...ratios[place], bounds: run.standing.clip, key: "ratios-" + place,
+    ...ratios[place], bounds: run.standing.clip, run: run.name, key: "ratios-" + place,
     title: "Ratios" + (runs.length > 1 ? ", " + run.name : ""),
     note: "Each column is a step: how many tokens have which new-over-old probability; dashed, where clipping begins.",
   }) : "");
