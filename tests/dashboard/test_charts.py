@@ -142,7 +142,7 @@ def test_health_draws_clip_boundaries_alarm_limits_and_alarms(page: Any, served:
     assert "truncation/rate is 0.9, above 0.3: episodes are truncated" in rows[1].inner_text()
     dashes = {pixel(page, "cut", 0.1 * place, 0.3) for place in range(4, 16)}
     assert {"", "#b"} <= {colour[:2] for colour in dashes}, "the limit is a dashed red line"
-    assert "alarm limit 0.3" in page.inner_text("#chart-cut .readout")
+    assert "alarm limit 30.0%" in page.inner_text("#chart-cut .readout")
     tints = [pixel(page, "active", step, 0.72) for step in (0.5, 1, 2)]
     assert tints[0] == ""
     assert all(int(tint[1:3], 16) > int(tint[5:7], 16) + 30 for tint in tints[1:]), "yellow, no grid line"

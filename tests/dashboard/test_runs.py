@@ -1,6 +1,7 @@
-"""The list of runs: its rows agree with the files, it sorts by each column, and two runs are compared."""
+"""The list of runs: its rows agree with the files, it sorts by each column, and runs are compared."""
 
 import json
+import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.dashboard.recorded import (
     summary,
 )
 from tests.dashboard.serving import Serve, Served, serving, texts
+from turnwise.dashboard.run_cost import CostCounter
 from turnwise.dashboard.run_row import RunRow, differing
 from turnwise.dashboard.runs import Runs
 from turnwise.runtime.atomic_write import write_json
@@ -162,7 +164,7 @@ SORTED = {
 def test_the_table_sorts_by_each_column_by_mouse_and_keyboard(page: Any, serve: Serve, root: Path) -> None:
     served = serve(*(root / name for name in ("long", "short", "broken", "killed")))
     open_list(page, served)
-    assert page.locator("#run-table th button").count() == 10
+    assert page.locator("#run-table th button").count() == 14
     for column, wanted in SORTED.items():
         open_list(page, served, "?sort=-tasks")
         page.click(f"#sort-{column}")
@@ -221,3 +223,93 @@ def test_a_long_list_is_drawn_in_part_until_all_is_asked_for(
     page.wait_for_selector("#run-table [data-run='run-119']")
     page.click("#run-table [data-run='run-119'] a")
     page.wait_for_selector("main[data-view='overview'] [data-run='run-119']")
+
+
+def test_a_row_has_the_tags_and_the_cost_of_its_run(tmp_path: Path) -> None:
+    for name, more in (("cpu", {}), ("gpu", {"hardware": {"num_processes": 2}})):
+        run = write_short(tmp_path, name, 2, [True] * 6, run={"tags": ["sweep", "b"]}, **more)
+    with new_run(tmp_path, "odd") as folder:
+        log_step(folder, 0)
+    change_recipe(folder.path, {"run": {"tags": {"a": [HOSTILE[:20]]}}, "hardware": {"num_processes": "x"}})
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step":1,"time":1,"kind":"x","metrics":{"gpu/utilization":1}}\n')
+    runs = Runs([tmp_path], tmp_path / "cache")
+    for each in runs:
+        each.count(deadline=math.inf)
+    rows = {row["name"]: row for row in runs.rows()}
+    assert [rows[name]["tags"] for name in ("cpu", "gpu", "odd")] == [["sweep", "b"], ["sweep", "b"], []]
+    # 321.5 tokens a second, for 2 and 3 seconds
+    assert rows["cpu"]["num_tokens"] == pytest.approx(321.5 * 5)
+    assert rows["cpu"]["num_episodes"] == 8
+    assert (rows["cpu"]["device"], rows["cpu"]["device_hours"]) == ("CPU", pytest.approx(20 / 3600))
+    assert (rows["gpu"]["device"], rows["gpu"]["device_hours"]) == ("GPU", pytest.approx(40 / 3600))
+
+
+def test_a_cost_grows_with_its_file_and_starts_again_where_a_resumed_run_has_cut_it(tmp_path: Path) -> None:
+    with new_run(tmp_path) as folder:
+        counter = CostCounter(folder.metrics)
+        counts = []
+        for step in (0, 1):
+            log_step(folder, step)
+            counter.count(deadline=math.inf)
+            counts.append(counter.cost and counter.cost.num_episodes)
+        folder.cut(1)
+        counter.count(deadline=math.inf)
+        counts.append(counter.cost and counter.cost.num_episodes)
+    assert counts == [4, 8, 4]
+
+
+def test_runs_are_found_by_tag_and_any_number_of_them_is_compared(
+    page: Any, serve: Serve, tmp_path: Path
+) -> None:
+    for seed, name in enumerate(("one", "two", "three")):
+        is_good = [number < 2 * seed for number in range(6)]
+        tags = ["sweep"] if seed else []
+        write_short(tmp_path, name, 2, is_good, seed=seed, run={"tags": tags})
+    served = serve(*(tmp_path / name for name in ("one", "two", "three")))
+    open_list(page, served, "?runs=one,two,three")
+    assert page.inner_text("#recipes [data-key='seed']").split("\t") == ["seed", "0", "1", "2"]
+    assert page.inner_text("#paired [data-label='all']").split("\t")[1] == "33.3%", "two − one"
+    page.select_option("#against", "three")
+    page.wait_for_selector("#paired [data-label='all'] td:has-text('66.7%')")
+    page.select_option("#base", "two")
+    page.wait_for_selector("#paired [data-label='all'] td:has-text('33.3%')")
+    page.fill("#find", "SWEEP fin")
+    page.press("#find", "Enter")
+    page.wait_for_selector("#run-table tbody tr:first-child[data-run='three']")
+    assert names(page) == ["three", "two"]
+    words = page.inner_text("#run-table [data-run='two']").split("\t")
+    assert words[10:14] == ["1,608", "8", "0.006 CPU h", "sweep"]
+
+
+def test_starts_that_left_no_run_are_rows_with_their_reason(
+    page: Any, serve: Serve, root: Path, tmp_path: Path
+) -> None:
+    hostile = HOSTILE.replace("\ud800", "")  # a line with half a character is none of ours
+    start = {"time": 1.7e9, "recipe_file": "mine.toml", "name": "mine", "command": "turnwise train mine.toml"}
+    lines = [json.dumps({**start, "error": f"model.path: none such {hostile}"}), "no line of ours", "[[["]
+    (tmp_path / "failed_starts.jsonl").write_text("\n".join(lines) + "\n")
+    served = serve(tmp_path)
+    page.goto(served.url)
+    page.wait_for_selector("#run-table [data-failed]")
+    assert page.locator("#run-table tbody tr").count() == 1, "also where there is no run yet"
+    shutil.copytree(root / "long", tmp_path / "long")
+    page.wait_for_selector("#runs .chip:has-text('long')")
+    open_list(page, served)
+    row = page.inner_text("#run-table [data-failed]")
+    for words in (
+        "mine 2023-11-14 22:13 UTC",
+        "failed at start",
+        "model.path: none such <script>",
+        "mine.toml",
+    ):
+        assert words in row
+    assert "\u202e" not in row
+    page.fill("#find", "failed")
+    page.press("#find", "Enter")
+    page.wait_for_selector("#run-table [data-run='long']", state="detached")
+    assert page.locator("#run-table [data-failed]").count() == 1
+    with (tmp_path / "failed_starts.jsonl").open("a") as file:
+        file.write(json.dumps({**start, "error": "another"}) + "\n")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#run-table tr:has-text('another')")

@@ -14,6 +14,7 @@ from tests.run.test_signals import read_until, state, train, training
 from tests.run.test_train import UNMEASURED, lines
 from tests.test_cli import Ran
 from turnwise.tracking.ending import read_ending
+from turnwise.tracking.failed_starts import read_failed_starts
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.update import checkpoint
 
@@ -164,6 +165,26 @@ def test_a_start_that_fails_says_why_and_leaves_no_folder(tmp_path: Path) -> Non
         assert "hunter2" not in text
         assert "\x1b" not in text
     assert not (tmp_path / "runs").exists()
+
+
+def test_starts_that_fail_are_recorded_in_a_folder_of_runs_and_dry_runs_are_not(tmp_path: Path) -> None:
+    recipe, runs = write_recipe(tmp_path, **UNMEASURED), tmp_path / "runs"
+    runs.mkdir()
+    program = "import os, sys; sys.exit('no entry with ' + os.environ['SOME_API_KEY'])"
+    block = {"command": sys.executable, "args": ["-c", program], "env": {"SOME_API_KEY": "hunter2hunter2"}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"notebook": block}}))
+    commands = ([], ["--set", "tasks.train=absent.jsonl"], ["--set", "model.path=absent"])
+    assert train(str(recipe), "--dry-run", *commands[1]).code > 0
+    assert list(runs.iterdir()) == []
+    for more in commands:
+        assert train(str(recipe), *more).code == 2
+    found = read_failed_starts(runs)
+    assert [(start.recipe_file, start.name) for start in found] == [(recipe.name, "run")] * 3
+    for start, words in zip(found, ("no entry with", "absent.jsonl", "absent"), strict=True):
+        assert words in start.error
+        assert "hunter2" not in start.error
+        assert start.command.startswith(f"turnwise train {recipe}")
+    assert [file.name for file in runs.iterdir()] == ["failed_starts.jsonl"]
 
 
 def test_a_resumed_run_has_no_end_until_it_ends_again(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from turnwise.run.screen import Quiet
 from turnwise.run.stopping import Stopping
 from turnwise.runtime.process_setup import prepare
 from turnwise.runtime.python_functions import Given
+from turnwise.tracking.failed_starts import Starting, recording_failed_start
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.update.sft import SftStep
 
@@ -94,7 +96,8 @@ def train(
         require_train_tasks(resolved.recipe, "train" in resolved.tasks)
         opened, given = _created(resolved), resolved.given
     stopping = Stopping()
-    with opened as run:
+    with _recording_failed_start(resolved) as starting, opened as run:
+        starting.folder = run
         if resolved is not None and resolved.tasks:
             run.change_recipe(resolved.with_tasks_in(run.path / "tasks"))
         announce_servers(run.recipe, given)
@@ -103,6 +106,19 @@ def train(
     if stopping.error is not None:
         raise stopping.error
     return Run(opened.path, given)
+
+
+def _recording_failed_start(resolved: Resolved | None) -> AbstractContextManager[Starting]:
+    """Record a start that fails; a resumed run has its own record."""
+    if resolved is None:
+        return nullcontext(Starting())
+    return recording_failed_start(
+        resolved.recipe.run.folder,
+        recipe_file=resolved.recipe_file,
+        name=resolved.recipe.run.name or resolved.name,
+        command="turnwise.train() in Python",
+        reason=lambda error: f"{type(error).__name__}: {error}",
+    )
 
 
 def _created(resolved: Resolved) -> RunFolder:

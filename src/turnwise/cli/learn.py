@@ -1,5 +1,8 @@
 """`turnwise train` and `turnwise sft`: learning, from the command line."""
 
+import contextlib
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,14 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from turnwise.cli import processes as rank_processes
+from turnwise.cli.mistakes import reason_of
 from turnwise.cli.options import Overrides, fail
 from turnwise.cli.recipes import announce_servers, read_recipe, run_async, run_recipe, with_generated_tasks
 from turnwise.cli.trust import Trust
 from turnwise.runtime.process_setup import prepare
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from turnwise.commands.sft import WarmStart
     from turnwise.config import Recipe
+    from turnwise.tracking.failed_starts import Starting
     from turnwise.tracking.folder import RunFolder
     from turnwise.training.update.sft import SftStep
 
@@ -79,17 +86,35 @@ def train(
         options = [word for override in (*overrides, *settled) for word in ("--set", override)]
         raise typer.Exit(rank_processes.start(settings, ["train", *source, *shown, *options]))
 
-    from turnwise.distributed import is_first
-    from turnwise.run.command import train_in
-    from turnwise.run.screen import Json, Quiet
+    with _recording_failed_start(settings, recipe) as starting:
+        from turnwise.distributed import is_first
+        from turnwise.run.command import train_in
+        from turnwise.run.screen import Json, Quiet
 
-    show = Json if json else Quiet if quiet else None
-    with rank_processes.joined(settings) as ranks:
-        announce_servers(settings, is_printed=is_first(ranks))
-        with rank_processes.one_folder(ranks, lambda: _folder(settings, recipe, resume, overrides)) as folder:
-            has_ended_well = run_async(train_in(folder, show, ranks))
+        show = Json if json else Quiet if quiet else None
+        with rank_processes.joined(settings) as ranks:
+            announce_servers(settings, is_printed=is_first(ranks))
+            opened = rank_processes.one_folder(ranks, lambda: _folder(settings, recipe, resume, overrides))
+            with opened as starting.folder:
+                has_ended_well = run_async(train_in(starting.folder, show, ranks))
     if not has_ended_well:
         raise typer.Exit(3)
+
+
+def _recording_failed_start(settings: "Recipe", recipe: Path | None) -> "AbstractContextManager[Starting]":
+    """Record a start that fails; of several processes only in the first. A resumed run has its own record."""
+    from turnwise.distributed.launch import is_first_launched
+    from turnwise.tracking.failed_starts import Starting, recording_failed_start
+
+    if recipe is None or not is_first_launched():
+        return contextlib.nullcontext(Starting())
+    return recording_failed_start(
+        settings.run.folder,
+        recipe_file=recipe.name,
+        name=settings.run.name or recipe.stem,
+        command=shlex.join(["turnwise", *sys.argv[1:]]),
+        reason=reason_of,
+    )
 
 
 def demo(

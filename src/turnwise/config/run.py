@@ -1,12 +1,15 @@
 """The recipe sections for a run: steps, checkpoints, evaluations, curriculum and alarms."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from turnwise.config.episodes import SECTION_CONFIG
 from turnwise.config.sampling import Temperature
+
+Tag = Annotated[str, StringConstraints(pattern=r"^[\w.:/-]{1,40}$")]
+"""A word of at most 40 characters."""
 
 
 class RunConfig(BaseModel):
@@ -26,6 +29,8 @@ class RunConfig(BaseModel):
     """Parent of the run folders; by default `runs` in the current directory."""
     name: str = ""
     """Name of the run folder; empty: the name of the recipe and the time."""
+    tags: tuple[Tag, ...] = ()
+    """Words by which `turnwise view` finds the run, e.g. ["sweep"]; W&B's own tags come from WANDB_TAGS."""
     mode: Literal["sync", "async"] = "sync"
     """async: the next batch is collected during the update."""
     max_staleness: int = Field(default=1, ge=1)

@@ -54,6 +54,7 @@ def write_export(runs: Runs, out: Path) -> tuple[Path, int]:
     require_free(out)
     for run in runs:
         run.refresh(seconds=math.inf)
+        run.count(deadline=math.inf)
     content = export(runs)
     part = out.with_name(f".{out.name}.part")
     write_atomically(part, content, is_private=False)  # the file is meant to be shared

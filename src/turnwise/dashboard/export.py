@@ -78,12 +78,16 @@ def _answers(run: ListedRun) -> dict[str, Any]:
     reports = evaluations.evaluations(run.folder)
     whole = [report["name"] for report in reports if "error" not in report]
     choices = listing.choices(index)
+    lines, alarms = series.series(index, names), series.alarms(index)
+    steps = {step for line in lines.values() for step in line["steps"]}
+    steps |= {alarm["step"] for alarm in alarms["alarms"]}
     return {
         "standing": run.standing() | {"folder": run.folder.name},
         "names": names,
-        "series": series.series(index, names),
+        "series": lines,
+        "axes": {axis: _places(run, axis, steps) for axis in series.AXES if axis != "step"},
         "histogram": series.histogram(index, "ratio"),
-        "alarms": series.alarms(index),
+        "alarms": alarms,
         "choices": choices,
         "tools": {choice["value"]: traffic(index, source=choice["value"]) for choice in choices["source"]},
         "evaluations": reports,
@@ -95,9 +99,13 @@ def _answers(run: ListedRun) -> dict[str, Any]:
     }
 
 
+def _places(run: ListedRun, axis: str, steps: set[int]) -> dict[int, float]:
+    return {step: x for step, x in series.places(run.index, axis).items() if step in steps}
+
+
 def _paired(run: ListedRun, chosen: list[ListedRun]) -> dict[str, Any]:
-    """The comparisons with the runs listed after it, by their names; empty if there are many runs."""
-    others = chosen[chosen.index(run) + 1 :] if len(chosen) <= NUM_PAIRED else []
+    """The comparisons with the other runs, by their names; empty if there are many runs."""
+    others = [other for other in chosen if other is not run] if len(chosen) <= NUM_PAIRED else []
     return {other.name: evaluations.paired(run.folder, other.folder) for other in others}
 
 

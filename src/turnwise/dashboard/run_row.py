@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from turnwise.dashboard.run_cost import CostCounter, RunCost
 from turnwise.runtime.regular_files import Damaged, open_to_read, read_table
 from turnwise.tracking.ending import read_ending
 from turnwise.tracking.lock import is_held
@@ -28,6 +29,9 @@ _REPORT_BYTES = 1 << 20
 
 _NUM_TASKS = re.compile(rb'"num_tasks_asked": (\d{1,9}),')
 _MAX_VALUE = 300
+_MAX_TAGS, _MAX_TAG = 16, 40
+_OF_GPUS = ("gpu/", "memory/cuda_", "memory/mps_")
+"""Beginnings of the names of figures that only a run on a GPU has."""
 
 _Marks = tuple[object, ...]
 Scalar = str | int | float | bool | None
@@ -55,15 +59,21 @@ class RowReader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._counter = CostCounter(folder / "metrics.jsonl")
         self._read: tuple[_Marks, RunRow] | None = None
         self._lock = threading.Lock()
 
     def row(self) -> RunRow:
         with self._lock:  # the watching thread and requests ask at the same time
-            marks = self._marks()
+            cost = self._counter.cost
+            marks = (cost, *self._marks())
             if self._read is None or self._read[0] != marks:
-                self._read = (marks, _row(self._folder))
+                self._read = (marks, _row(self._folder, cost or RunCost()))
             return self._read[1]
+
+    def count(self, *, deadline: float) -> None:
+        """Count the run's cost until the deadline (time.monotonic); only one thread may call this."""
+        self._counter.count(deadline=deadline)
 
     def _marks(self) -> _Marks:
         """What changes with the small files; a released lock is an empty file."""
@@ -88,10 +98,10 @@ def _mark(path: str) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _row(folder: Path) -> RunRow:
-    facts = read_facts(folder)
+def _row(folder: Path, cost: RunCost) -> RunRow:
+    facts, recipe = read_facts(folder), _recipe(folder / "recipe.json")
     last = _last_figures(folder / "metrics.jsonl")
-    summary = facts.summary
+    summary, seconds = facts.summary, _seconds(folder, facts, last["time"])
     shown = {
         "folder": str(folder),
         "state": facts.state,
@@ -104,9 +114,29 @@ def _row(folder: Path) -> RunRow:
         "heldout": {name: _heldout(folder, facts, name) for name in ("before", "after")},
         "num_tasks": _num_tasks(folder / "evaluations"),
         "gain": None if summary.heldout_gain is None else summary.heldout_gain.model_dump(),
-        "seconds": _seconds(folder, facts, last["time"]),
+        "seconds": seconds,
+        "tags": _tags(recipe.get("run.tags")),
+        "num_tokens": cost.num_tokens,
+        "num_episodes": cost.num_episodes,
+        "device": "GPU" if last["has_gpu"] else "CPU",
+        "device_hours": None if seconds is None else seconds / 3600 * _num_devices(recipe),
     }
-    return RunRow(shown, _recipe(folder / "recipe.json"))
+    return RunRow(shown, recipe)
+
+
+def _tags(found: Scalar) -> list[str]:
+    """The recipe's `run.tags`, of a recipe that anybody may have written."""
+    try:
+        tags = json.loads(found) if isinstance(found, str) else []
+    except (ValueError, RecursionError):
+        return []
+    return [tag[:_MAX_TAG] for tag in tags if isinstance(tag, str)][:_MAX_TAGS] if type(tags) is list else []
+
+
+def _num_devices(recipe: Mapping[str, Scalar]) -> int:
+    """The number of processes, which have one GPU each."""
+    found = recipe.get("hardware.num_processes")
+    return found if type(found) is int and 0 < found < 1_000_000 else 1
 
 
 def _recipe(path: Path) -> dict[str, Scalar]:
@@ -137,13 +167,17 @@ def _short(text: str) -> str:
 
 
 def _last_figures(path: Path) -> dict[str, Any]:
-    """The last step, its success in training and the time of the last line; None for what is not there."""
-    found: dict[str, Any] = {"step": None, "success": None, "time": None}
+    """The last step, its success in training and the time of the last line; None for what is not there.
+
+    `has_gpu`: whether these lines have figures of a GPU.
+    """
+    found: dict[str, Any] = {"step": None, "success": None, "time": None, "has_gpu": False}
     for line in reversed(_tail(path).split(b"\n")):
         try:
             record = json.loads(line)
             step, metrics, time = record["step"], record["metrics"], record["time"]
             success = metrics.get("success/rate")
+            found["has_gpu"] |= any(str(name).startswith(_OF_GPUS) for name in metrics)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue  # cut off, empty, or not a line of ours
         if found["step"] is None and type(step) is int and isinstance(time, int | float):

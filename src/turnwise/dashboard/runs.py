@@ -5,6 +5,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from turnwise.dashboard.index import Index
 from turnwise.dashboard.run_row import RowReader, RunRow, Scalar, differing
 from turnwise.dashboard.series import last_step, latest
 from turnwise.diagnostics.health import CHECKS
+from turnwise.tracking.failed_starts import FailedStart, read_failed_starts
 from turnwise.tracking.run_facts import RunFacts, ShownRecipe, read_facts
 
 logger = logging.getLogger(__name__)
@@ -61,6 +63,10 @@ class ListedRun:
     def row(self) -> RunRow:
         """The run's row in the list of runs. It is read from small files, without the index."""
         return self._rows.row()
+
+    def count(self, *, deadline: float) -> None:
+        """Count the run's cost for its row, until the deadline (time.monotonic)."""
+        self._rows.count(deadline=deadline)
 
     def standing(self) -> dict[str, Any]:
         """The run's row, and what the views of a single run show of it."""
@@ -113,12 +119,13 @@ class Runs:
         self._runs: dict[str, ListedRun] = {}
         self._compared: dict[int, dict[str, Scalar]] = {}
         self._differing: list[str] = []
+        self._failed: list[FailedStart] = []
         self.look()
-        if not self._runs:
+        if not self._runs and not self._failed:
             raise ValueError(f"no run in {', '.join(map(str, paths))}: none has a recipe.json")
 
     def look(self) -> bool:
-        """Look for new and removed runs; return whether the set of runs has changed."""
+        """Look for new and removed runs and failed starts; return whether there are others than before."""
         found = [Path(os.path.realpath(folder)) for path in self._paths for folder in _folders(path)]
         before = set(self._runs)
         there = set(found)
@@ -128,7 +135,15 @@ class Runs:
             if folder not in known:
                 name = _free_name(folder.name, self._runs)
                 self._runs[name] = ListedRun(name, folder, self._cache)
-        return set(self._runs) != before
+        failed, self._failed = (
+            self._failed,
+            [start for path in self._paths for start in read_failed_starts(path)],
+        )
+        return set(self._runs) != before or self._failed != failed
+
+    def failed_starts(self) -> list[dict[str, Any]]:
+        """Starts that left no run, newest first."""
+        return [asdict(start) for start in sorted(self._failed, key=lambda start: -start.time)]
 
     def rows(self) -> list[dict[str, Any]]:
         """Every run's row; `differs` has its values of the recipe's keys that differ between the runs."""

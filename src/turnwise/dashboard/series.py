@@ -14,6 +14,9 @@ MAX_POINTS = 400
 MAX_COLUMNS = 160
 """The most columns of a histogram over steps."""
 
+AXES = ("step", "time", "tokens")
+"""What figures can be drawn over: steps, hours since the run's start, or tokens sampled so far."""
+
 _MEASURED = {
     "heldout/success": ("avg(is_success)", "source IN ('before', 'after')"),
     "heldout/reward": ("avg(reward)", "source IN ('before', 'after')"),
@@ -41,22 +44,77 @@ def series(
     first: int = 0,
     last: int | None = None,
     num_points: int = MAX_POINTS,
+    axis: str = "step",
 ) -> dict[str, dict[str, list[Any]]]:
     """The last step, mean, minimum and maximum of each bucket of steps, by name.
 
-    A bucket is one step unless there are more steps than points. Without a finite value these are null.
+    A bucket is one step unless there are more steps than points. Without a finite value these are null. A
+    figure of evaluations has their `sources`. On another axis than steps, `xs` are the places of the steps.
     """
     with index.reading() as connection:
         last = _last_step(connection) if last is None else last
         found = {name: _one(connection, name, first, last, max(1, num_points)) for name in wanted}
     for name in wanted:
         points = _measured(index, name) if name in _MEASURED and not found[name]["steps"] else ()
-        for step, value in points:
-            if first <= step <= last:
-                found[name]["steps"].append(step)
-                for column in ("values", "lows", "highs"):
-                    found[name][column].append(value)
-    return found
+        shown = [point for point in points if first <= point[1] <= last]
+        if shown:
+            sources, steps, values = (list(column) for column in zip(*shown, strict=True))
+            found[name] = {"sources": sources, "steps": steps, "values": values, "lows": values}
+            found[name]["highs"] = values
+    if axis == "step":
+        return found
+    known = places(index, axis)
+    return {name: _placed(line, known) for name, line in found.items()}
+
+
+def places(index: Index, axis: str) -> dict[int, float]:
+    """The place of each step's end on an axis, ascending; a step without one is left out."""
+    with index.reading() as connection:
+        if axis == "step":
+            rows = connection.execute("SELECT step, step AS place FROM times ORDER BY step")
+        elif axis == "time":
+            rows = connection.execute(_HOURS)
+        else:
+            rows = connection.execute(_TOKENS)
+        found: dict[int, float] = {}
+        highest = 0.0
+        for row in rows:  # the clock of a machine may be set back
+            highest = max(highest, row["place"] or 0.0)
+            found[row["step"]] = highest
+        return found
+
+
+_HOURS = """
+SELECT step, (time - (SELECT min(time) FROM times) + (
+    SELECT coalesce(sum(value), 0) FROM figures JOIN names ON names.id = figures.name
+    WHERE step = (SELECT min(step) FROM times) AND names.name LIKE 'time/%_seconds'
+)) / 3600 AS place FROM times ORDER BY step
+"""
+"""A step's line is written at its end: the run began as long before the first one as that step took."""
+
+_TOKENS = """
+SELECT speed.step AS step, sum(speed.value * spent.value) OVER (ORDER BY speed.step) AS place
+FROM figures AS speed JOIN figures AS spent ON spent.step = speed.step
+WHERE speed.name = (SELECT id FROM names WHERE name = 'rollout/tokens_per_second')
+  AND spent.name = (SELECT id FROM names WHERE name = 'time/rollout_seconds') ORDER BY speed.step
+"""
+
+
+def span(index: Index, axis: str, low: float | None, high: float | None) -> tuple[int, int]:
+    """The first and last step whose places lie from `low` to `high`; (1, 0) if there is none."""
+    known = places(index, axis).items()
+    inside = [step for step, x in known if (low is None or x >= low) and (high is None or x <= high)]
+    return (inside[0], inside[-1]) if inside else (1, 0)
+
+
+def _placed(line: dict[str, list[Any]], known: dict[int, float]) -> dict[str, list[Any]]:
+    """The line with its points' places; points without one are left out."""
+    kept = [place for place, step in enumerate(line["steps"]) if step in known]
+    placed = {name: [column[place] for place in kept] for name, column in line.items()}
+    placed["xs"] = [known[step] for step in placed["steps"]]
+    if "before" in placed.get("sources", ()):
+        placed["xs"][placed["sources"].index("before")] = 0.0
+    return placed
 
 
 def latest(index: Index, wanted: Sequence[str]) -> dict[str, float | None]:
@@ -101,8 +159,13 @@ def histogram(index: Index, name: str, *, first: int = 0, last: int | None = Non
     return {"edges": edges, "columns": [_column(part) for part in parts]}
 
 
-def alarms(index: Index, *, first: int = 0, last: int | None = None, limit: int = 500) -> dict[str, Any]:
-    """The newest `limit` alarms, and the count of each alarm and level over all the steps asked for."""
+def alarms(
+    index: Index, *, first: int = 0, last: int | None = None, limit: int = 500, axis: str = "step"
+) -> dict[str, Any]:
+    """The newest `limit` alarms, and the count of each alarm and level over all the steps asked for.
+
+    On another axis than steps, alarms have their place `x`; None if it is not known.
+    """
     with index.reading() as connection:
         last = _last_step(connection) if last is None else last
         rows = connection.execute(
@@ -114,7 +177,11 @@ def alarms(index: Index, *, first: int = 0, last: int | None = None, limit: int 
             "WHERE step BETWEEN ? AND ? GROUP BY name, level ORDER BY num DESC",
             (first, last),
         ).fetchall()
-    return {"alarms": [dict(row) for row in rows], "counts": [dict(row) for row in counts]}
+    found = [dict(row) for row in rows]
+    if axis != "step":
+        known = places(index, axis)
+        found = [{**alarm, "x": known.get(alarm["step"])} for alarm in found]
+    return {"alarms": found, "counts": [dict(row) for row in counts]}
 
 
 def _last_step(connection: sqlite3.Connection) -> int:
@@ -140,8 +207,8 @@ def _one(
     }
 
 
-def _measured(index: Index, name: str) -> list[tuple[int, float]]:
-    """For every finished evaluation, the last training step before it and the figure's mean."""
+def _measured(index: Index, name: str) -> list[tuple[str, int, float]]:
+    """For every finished evaluation, its name, the last training step before it and the figure's mean."""
     mean, which = _MEASURED[name]
     with index.reading() as connection:
         rows = connection.execute(
@@ -151,7 +218,8 @@ def _measured(index: Index, name: str) -> list[tuple[int, float]]:
             "GROUP BY source ORDER BY step, source = 'after'",
         ).fetchall()
     done = [row for row in rows if _is_finished(index.run / "evaluations" / f"{row['source']}.json")]
-    return [(row["step"], row["value"]) for row in done if None not in (row["step"], row["value"])]
+    points = [(row["source"], row["step"], row["value"]) for row in done]
+    return [point for point in points if None not in point]
 
 
 def _is_finished(report: Path) -> bool:

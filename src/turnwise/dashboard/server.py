@@ -78,8 +78,21 @@ class Asked:
         return {"1": True, "0": False}.get(self._given.get(name, ""))
 
     @property
+    def axis(self) -> str:
+        found = self.text("axis", "step")
+        if found not in series.AXES:
+            raise ValueError(f"axis: {found[:40]!r} is not one of {', '.join(series.AXES)}")
+        return found
+
+    @property
     def steps(self) -> dict[str, Any]:
-        return {"first": self.whole("first") or 0, "last": self.whole("last")}
+        """The first and last step asked for, as steps and as places on the axis."""
+        first, last = self.whole("first") or 0, self.whole("last")
+        low, high = self.number("from"), self.number("to")
+        if self.axis != "step" and (low is not None or high is not None):
+            start, end = series.span(self.run.index, self.axis, low, high)
+            first, last = max(first, start), end if last is None else min(last, end)
+        return {"first": first, "last": last}
 
     @property
     def episode(self) -> int:
@@ -112,6 +125,9 @@ class Answers:
     def runs(self, asked: Asked) -> Any:
         return self._runs.rows()
 
+    def failed_starts(self, asked: Asked) -> Any:
+        return self._runs.failed_starts()
+
     def standing(self, asked: Asked) -> Any:
         return asked.run.standing()
 
@@ -121,13 +137,13 @@ class Answers:
     def series(self, asked: Asked) -> Any:
         wanted = asked.texts("name")[:200]
         num_points = min(asked.whole("points") or series.MAX_POINTS, 5_000)
-        return series.series(asked.run.index, wanted, **asked.steps, num_points=num_points)
+        return series.series(asked.run.index, wanted, **asked.steps, num_points=num_points, axis=asked.axis)
 
     def histogram(self, asked: Asked) -> Any:
         return series.histogram(asked.run.index, asked.text("name", "ratio"), **asked.steps)
 
     def alarms(self, asked: Asked) -> Any:
-        return series.alarms(asked.run.index, **asked.steps)
+        return series.alarms(asked.run.index, **asked.steps, axis=asked.axis)
 
     def choices(self, asked: Asked) -> Any:
         run, now = asked.run, asked.run.index.num_changes
@@ -190,6 +206,7 @@ class Answers:
 PATHS = (
     *("runs", "standing", "names", "series", "histogram", "alarms", "choices", "trajectories"),
     *("trajectory", "group", "tokens", "tools", "evaluations", "comparison", "paired", "tasks", "task"),
+    "failed_starts",
 )
 
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sqlite3
 import threading
+import time
 
 from turnwise.dashboard.run_row import RunRow
 from turnwise.dashboard.runs import Runs
@@ -12,6 +13,9 @@ logger = logging.getLogger(__name__)
 
 _LOOK_EVERY = 5
 """New runs are looked for at every 5th refresh."""
+
+_COUNT_SECONDS = 0.2
+"""The share of the time in which the costs of runs are counted."""
 
 
 class Watch:
@@ -55,6 +59,9 @@ class Watch:
             opened = [run for run in self._runs if run.is_open]
             for run in opened:
                 self.version += run.refresh(seconds=self._seconds)
+            deadline = time.monotonic() + _COUNT_SECONDS * self._seconds
+            for run in self._runs:
+                run.count(deadline=deadline)
             rows = {run.name: run.row() for run in self._runs}
             self.version += rows != self._rows  # the end of a run adds no line to the indexed files
             self._rows = rows

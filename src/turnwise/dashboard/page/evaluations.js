@@ -11,7 +11,6 @@ export async function evaluations(runs, settings) {
   const found = await ask("evaluations", { run: run.name });
   const whole = found.filter((each) => !each.error);
   const section = make("section", {}, make("h2", {}, "Evaluations"));
-  if (runs.length > 1) section.append(make("label", {}, "run ", make("select", { id: "run", onchange: (event) => go({ run: event.target.value, before: "", after: "" }) }, runs.map((each) => make("option", { value: each.name, selected: each === run }, each.name)))));
   if (!whole.length) return section.append(make("p", { id: "evaluations" }, "No evaluation is finished yet.")), section;
   section.append(listOf(found, run));
   const before = whole.find((each) => each.name === settings.before) || whole[0];

@@ -88,3 +88,10 @@ export function namesOf(panel, panels, known) {
     return known.filter((each) => each.startsWith(name.slice(0, -1)) && !taken.has(each));
   });
 }
+
+const SHARES = ["tokens/alignment", "gpu/utilization", "episodes/answered", "episodes/out_of_turns", "validation/success", "heldout/success"];
+
+// Whether a figure is a share from 0 to 1, which is shown in percent.
+export function isShare(name) {
+  return SHARES.includes(name) || /^success(_by_message)?\/|(\/|_)(rate|fraction)$/.test(name) && name !== "learning_rate";
+}

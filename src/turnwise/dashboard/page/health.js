@@ -1,6 +1,7 @@
 // Whether what was sampled is what is trained, and each alarm where it fired.
 
 import { ask } from "./api.js";
+import { rangeOf } from "./axes.js";
 import { badge, cells, make, number, table } from "./dom.js";
 import { HEALTH } from "./figures.js";
 import { heat } from "./heat.js";
@@ -8,7 +9,7 @@ import { panelsOf, settingsOf } from "./panels.js";
 import { moved } from "./place.js";
 
 export async function health(runs, settings) {
-  const range = { first: settings.first, last: settings.last };
+  const range = rangeOf(settings);
   const [alarms, ratios] = await Promise.all([
     Promise.all(runs.map((run) => ask("alarms", { run: run.name, ...range }))),
     Promise.all(runs.map((run) => ask("histogram", { run: run.name, name: "ratio", ...range })))]);
@@ -17,9 +18,9 @@ export async function health(runs, settings) {
     const rule = panel.rule && rules[panel.rule];
     return rule ? [{ value: rule.threshold }] : [];
   };
-  const steps = [...new Set(alarms.flatMap((each) => each.alarms.map((alarm) => alarm.step)))];
+  const steps = [...new Set(alarms.flatMap((each) => each.alarms.map((alarm) => alarm.x === undefined ? alarm.step : alarm.x)))].filter((x) => x !== null);
   const pictures = runs.map((run, place) => ratios[place].columns.length ? heat({
-    ...ratios[place], bounds: run.standing.clip, key: "ratios-" + place,
+    ...ratios[place], bounds: run.standing.clip, run: run.name, key: "ratios-" + place,
     title: "Ratios" + (runs.length > 1 ? ", " + run.name : ""),
     note: "Each column is a step: how many tokens have which new-over-old probability; dashed, where clipping begins.",
   }) : "");

@@ -1,12 +1,13 @@
 // A histogram over steps: one column a step, darker where more tokens lie, with the clip boundaries drawn in.
 
-import { chart, ink } from "./chart.js";
+import { chart } from "./chart.js";
 import { figure, make, number } from "./dom.js";
+import { ink } from "./ink.js";
 
 const TICKS = [0.25, 0.5, 1, 2, 4];
 
 // edges: between the bins, ascending; columns: [{ first, last, counts }], of steps that were counted together.
-export function heat({ edges, columns, bounds, ...words }) {
+export function heat({ edges, columns, bounds, run = "", ...words }) {
   const lowest = Math.max(edges[0], 1e-6), highest = Math.max(edges[edges.length - 1], 2 * lowest);
   const room = (highest / lowest) ** (1 / edges.length); // for the bins below the first edge and above the last
   const floor = (bin) => bin ? Math.max(edges[bin - 1], lowest) : lowest / room, ceiling = (bin) => bin < edges.length ? Math.max(edges[bin], lowest) : highest * room;
@@ -29,7 +30,9 @@ export function heat({ edges, columns, bounds, ...words }) {
       make("li", { "data-label": "tokens" }, "tokens ", number(totals[place])), make("li", {}, "in bins past a boundary ", number(outside)),
       ...limits.map(({ value }) => make("li", { class: "limit", "data-bound": value }, "boundary ", number(value))));
   };
-  return chart({ ...words, readout, fill, limits, data: [middles, totals], series: [{}, { show: false }],
+  // low and high are the bin's edges
+  const rows = () => columns.flatMap(({ first, counts }) => counts.map((count, bin) => [first, run, "tokens by ratio", count, floor(bin), ceiling(bin)]));
+  return chart({ ...words, rows, readout, fill, limits, data: [middles, totals], series: [{}, { show: false }],
     y: { distr: 3, log: 2, range: [lowest / room, highest * room] }, yAxis: { splits: () => TICKS, filter: (_, splits) => splits },
     range: [columns[0].first - 0.5, columns[columns.length - 1].last + 0.5], paint });
 }

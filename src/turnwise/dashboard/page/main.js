@@ -10,6 +10,7 @@ import { hold } from "./hold.js";
 import { overview } from "./overview.js";
 import { go, listAddress, moved, place } from "./place.js";
 import { recorded } from "./recorded.js";
+import { currentFirst, runBar, showsOneRun } from "./run_bar.js";
 import { runTable } from "./run_table.js";
 import { tasks } from "./tasks.js";
 import { tools } from "./tools.js";
@@ -42,10 +43,11 @@ async function draw_(isGrowth) {
   numAtWork += 1;
   try {
     if (!runs.length || isGrowth) runs = (await ask("runs")).map((standing, colour) => ({ name: standing.name, standing, colour }));
-    const shown = chosen();
+    const shown = showsOneRun(view) ? currentFirst(chosen(), settings) : chosen();
     if (view !== "runs") await Promise.all(shown.map(complete));
-    const content = await (VIEWS[view] || overview)(shown, settings, runs);
+    const content = await (runs.length ? VIEWS[view] || overview : runTable)(shown, settings, runs); // without a run there are failed starts
     if (own !== drawing) return;
+    if (runs.length && showsOneRun(view)) content.prepend(runBar(view, shown, runs));
     replace(content, isGrowth, view);
     return;
   } catch (error) {

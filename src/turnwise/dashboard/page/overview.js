@@ -24,7 +24,7 @@ function card({ name, standing, colour }) {
     make("h3", { class: "key c" + (1 + colour % 8) }, name), make("p", { class: "note" }, [standing.state, standing.model, standing.algorithm].filter(Boolean).join(" · ")),
     make("dl", {},
       fact("steps", [number(done), standing.num_steps ? [" of ", number(standing.num_steps)] : ""], "steps"),
-      fact("success, last step", number(standing.latest["success/rate"]), "success"),
+      fact("success, last step", percent(standing.latest["success/rate"]), "success"),
       fact("reward, last step", number(standing.latest["reward/mean"]), "reward"),
       held.before !== null && held.before !== undefined ? fact("held-out success", [percent(held.before), " → ", percent(held.after)], "heldout") : "",
       standing.seconds ? fact("took", seconds(standing.seconds), "seconds") : ""

@@ -37,6 +37,11 @@ export function go(changes, view) {
   location.hash = moved(changes, view);
 }
 
+const SHARED = ["runs", "run", "first", "last", "from", "to", "axis", "seeds", "smooth", "log"];
+
+// The settings of every view. A single step is a list's filter: charts of it would have one point.
 function shared(settings) {
-  return Object.fromEntries(["runs", "run", "first", "last", "smooth", "log"].filter((key) => key in settings).map((key) => [key, settings[key]]));
+  const isOneStep = settings.first !== undefined && settings.first === settings.last;
+  const kept = SHARED.filter((key) => key in settings && !(isOneStep && ["first", "last"].includes(key)));
+  return Object.fromEntries(kept.map((key) => [key, settings[key]]));
 }

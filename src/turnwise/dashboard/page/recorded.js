@@ -17,6 +17,7 @@ class Recorded {
 
   answer(path, parameters) {
     if (path === "runs") return this.written.runs;
+    if (path === "failed_starts") return [];
     const run = this.written.answers[parameters.run] || {};
     if (path === "series") return this.series(run, parameters);
     if (path === "trajectories") return this.list(run, parameters);
@@ -36,10 +37,11 @@ class Recorded {
       if (!found) throw new Error("this comparison was not written into the file; open the run itself");
       return found;
     }
-    const isRange = Boolean(parameters.first || parameters.last);
+    const isRange = ["first", "last", "from", "to"].some((name) => parameters[name]);
     if (path === "tools") return { ...(run.tools || {})[parameters.source || "train"], note: isRange ? "In this file tools are counted over all steps; open the run itself for a range." : "" };
-    if (path === "alarms") return { ...run.alarms, alarms: run.alarms.alarms.filter((alarm) => within(alarm.step, parameters)) };
-    if (path === "histogram") return { ...run.histogram, columns: run.histogram.columns.filter((column) => within(column.first, parameters) || within(column.last, parameters)) };
+    const isIn = (step) => within(step, parameters, run.axes);
+    if (path === "alarms") return { ...run.alarms, alarms: run.alarms.alarms.filter((alarm) => isIn(alarm.step)).map((alarm) => ({ ...alarm, x: placeOf(alarm.step, parameters, run.axes) })) };
+    if (path === "histogram") return { ...run.histogram, columns: run.histogram.columns.filter((column) => isIn(column.first) || isIn(column.last)) };
     return run[path];
   }
 
@@ -47,8 +49,10 @@ class Recorded {
     const empty = { steps: [], values: [], lows: [], highs: [] };
     return Object.fromEntries([asked.name].flat().map((each) => {
       const line = run.series[each] || empty;
-      const kept = line.steps.map((step) => within(step, asked));
-      return [each, Object.fromEntries(Object.entries(line).map(([key, list]) => [key, list.filter((_, at) => kept[at])]))];
+      const kept = line.steps.map((step) => within(step, asked, run.axes) && placeOf(step, asked, run.axes) !== undefined);
+      const found = Object.fromEntries(Object.entries(line).map(([key, list]) => [key, list.filter((_, at) => kept[at])]));
+      if (asked.axis) found.xs = found.steps.map((step, at) => found.sources && found.sources[at] === "before" ? 0 : placeOf(step, asked, run.axes));
+      return [each, found];
     }));
   }
 
@@ -66,7 +70,15 @@ class Recorded {
   }
 }
 
-// Whether a step is among those asked for.
-function within(step, { first, last }) {
-  return (!first || step >= Number(first)) && (!last || step <= Number(last));
+// Where a step is on the axis that is asked for.
+function placeOf(step, { axis }, axes) {
+  return axis ? axes[axis][step] : step;
+}
+
+// Whether a step is among those asked for, by its number and by its place on the axis.
+function within(step, asked, axes) {
+  const { first, last, axis, from, to } = asked;
+  if ((first && step < Number(first)) || (last && step > Number(last))) return false;
+  const at = axis ? placeOf(step, asked, axes) : undefined;
+  return !axis || !(from || to) || (at !== undefined && (!from || at >= Number(from)) && (!to || at <= Number(to)));
 }

@@ -1,12 +1,16 @@
-// The runs as a table that sorts by each column, and what differs between two of them.
+// The runs as a table that is searched and sorts by each column, and starts that left no run.
 
 import { ask } from "./api.js";
+import { saveCsv } from "./csv.js";
 import { badge, brief, cells, figure, make, number, percent, seconds, table } from "./dom.js";
 import { go, moved } from "./place.js";
+import { recorded } from "./recorded.js";
+import { amongChosen } from "./run_differences.js";
 
-const TONES = { crashed: "bad", died: "bad", halted: "bad", damaged: "bad", stopped: "warn", unknown: "warn", running: "good", finished: "plain" };
+const TONES = { crashed: "bad", died: "bad", halted: "bad", damaged: "bad", stopped: "warn", unknown: "warn", running: "good", finished: "plain", "failed at start": "bad" };
 const MAX_KEYS = 6;
 const MAX_ROWS = 100; // drawn at once; all of them when asked for
+const MAX_FAILED = 20; // the newest failed starts
 
 // By name in the address: the head, and what a run is ordered by. Runs without a value come last in both directions.
 const RUN_COLUMNS = {
@@ -19,44 +23,38 @@ const RUN_COLUMNS = {
   after: { head: "held-out after", of: ({ standing }) => standing.heldout.after },
   tasks: { head: "held-out tasks", of: ({ standing }) => standing.num_tasks },
   seconds: { head: "took", of: ({ standing }) => standing.seconds },
+  tokens: { head: "sampled tokens", of: ({ standing }) => standing.num_tokens },
+  episodes: { head: "episodes", of: ({ standing }) => standing.num_episodes },
+  hours: { head: "device hours", of: ({ standing }) => standing.device_hours },
+  tags: { head: "tags", of: ({ standing }) => standing.tags.join(" ") || null },
   differs: { head: "recipe differs in", of: ({ standing }) => differencesOf(standing) || null },
 };
 
 export async function runTable(chosen, settings, runs) {
   const sort = Object.hasOwn(RUN_COLUMNS, String(settings.sort).replace(/^-/, "")) ? settings.sort : "name";
-  const rows = ordered(runs, sort).slice(0, settings.rows === "all" ? runs.length : MAX_ROWS).map((run) => runRow(run, chosen));
+  const failed = (await ask("failed_starts")).map(failedStart), isAll = settings.rows === "all";
+  const fitting = [...runs, ...(isAll ? failed : failed.slice(0, MAX_FAILED))].filter((run) => isFound(run, settings.find || ""));
+  const listed = ordered(fitting, sort), rows = listed.slice(0, isAll ? listed.length : MAX_ROWS).map((run) => runRow(run, chosen));
   const found = table(["", ...Object.values(RUN_COLUMNS).map(({ head }) => head)], rows, { id: "run-table" });
   Object.entries(RUN_COLUMNS).forEach(([name, column], place) => found.querySelectorAll("th")[place + 1].replaceWith(headOf(name, column, sort)));
-  const more = rows.length < runs.length ? make("p", {}, make("a", { id: "all-rows", href: moved({ rows: "all" }) }, "show all " + figure(runs.length) + " runs")) : "";
-  return make("section", {}, make("h2", {}, "Runs"), await betweenTwo(chosen), sorting(sort),
-    make("p", { class: "note" }, "Success is that of the last training step; held-out success is measured before and after training, on as many tasks as stated."),
-    found, more);
+  const isCut = rows.length < listed.length || (!isAll && failed.length > MAX_FAILED);
+  return make("section", {}, make("h2", {}, "Runs"), await amongChosen(chosen, settings), searching(sort, settings, listed),
+    make("p", { class: "note" }, "Success is that of the last training step; held-out success is measured before and after training, on as many tasks as stated. Device hours: the time taken × the number of GPUs, or of processes on CPUs. Tokens and episodes are those of training.",
+      recorded() ? " Starts that failed are not part of this file." : ""),
+    rows.length ? found : make("p", { id: "run-table" }, "No run fits."),
+    isCut ? make("p", {}, make("a", { id: "all-rows", href: moved({ rows: "all" }) }, "show all " + figure(runs.length) + " runs" + (failed.length ? " and " + figure(failed.length) + " failed starts" : ""))) : "");
 }
 
-// Of two chosen runs: what differs between their recipes, and whose model succeeds more often on the held-out tasks.
-async function betweenTwo(chosen) {
-  if (chosen.length !== 2) return make("p", { class: "note" }, "Choose two runs to compare their recipes and their held-out success.");
-  const [one, other] = chosen;
-  const found = await ask("paired", { run: one.name, other: other.name }).catch((error) => ({ error: error.message }));
-  return make("div", { id: "between" }, recipesOf(one, other), make("h3", {}, "Held-out success after training: " + brief(other.name) + " − " + brief(one.name)), pairedOf(found));
+// A start that left no run, as a row among the runs.
+function failedStart({ time, recipe_file: recipeFile, name, command, error }, place) {
+  const standing = { state: "failed at start", reason: error, recipe_file: recipeFile, last_step: null, latest: {}, heldout: {}, problems: [], tags: [], differs: {} };
+  return { name, standing, key: "failed-" + place, when: new Date(1000 * time), command };
 }
 
-function recipesOf(one, other) {
-  const [left, right] = [one, other].map(({ standing }) => standing.differs || {});
-  const keys = [...new Set([...Object.keys(left), ...Object.keys(right)])].filter((key) => left[key] !== right[key]).sort();
-  const valueOf = (values, key) => Object.hasOwn(values, key) ? values[key] : make("span", { class: "note" }, "not there");
-  const rows = keys.map((key) => make("tr", { "data-key": key }, cells(key, valueOf(left, key), valueOf(right, key))));
-  return make("div", {}, make("h3", {}, "Where the recipes differ"),
-    rows.length ? table(["key", brief(one.name), brief(other.name)], rows, { id: "recipes" }) : make("p", { id: "recipes" }, "The two recipes are the same."));
-}
-
-function pairedOf(found) {
-  if (found.error) return make("p", { id: "paired" }, "No comparison: " + found.error);
-  if (!found.all) return make("p", { id: "paired" }, "No comparison: the two evaluations have no task in common.");
-  const row = (name, each) => make("tr", { "data-label": brief(name) }, cells(brief(name), percent(each.value), each.low === null ? "–" : [percent(each.low), " to ", percent(each.high)], number(each.num_tasks)));
-  return make("div", { id: "paired" }, table(["", "difference", "95%", "tasks"], [row("all", found.all), ...Object.entries(found.families).map(([name, each]) => row(name, each))]),
-    make("p", { class: "note" }, "Task by task, over tasks with the same id in both runs", found.num_left_out ? [" (", number(found.num_left_out), " tasks are in one only)"] : "",
-      ". If the interval does not contain 0, the difference is more than chance. It does not cover how much training itself varies from seed to seed."));
+// Every word occurs in the run's name, recipe, state or tags.
+function isFound({ name, standing }, words) {
+  const text = [name, standing.recipe_file, standing.state, ...standing.tags].join(" ").toLowerCase();
+  return words.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }
 
 function ordered(runs, sort) {
@@ -78,21 +76,39 @@ function headOf(name, { head }, sort) {
     make("button", { type: "button", class: "toggle", id: "sort-" + name, onclick: () => go({ sort: isUp ? "-" + name : name }) }, head, isUp ? " ▲" : isDown ? " ▼" : ""));
 }
 
-// The heads are not shown on a narrow screen; this is.
-function sorting(sort) {
+// The heads are not shown on a narrow screen; the order is.
+function searching(sort, settings, listed) {
   const options = Object.entries(RUN_COLUMNS).flatMap(([name, { head }]) => [[name, head + " ▲"], ["-" + name, head + " ▼"]]);
-  return make("p", { class: "settings" }, make("label", {}, "order by ", make("select", { id: "sort", onchange: (event) => go({ sort: event.target.value }) },
+  const heads = Object.values(RUN_COLUMNS), valuesOf = (run) => heads.map(({ of }) => of(run));
+  return make("p", { class: "settings" }, make("label", {}, "find ", make("input", { id: "find", type: "search", placeholder: "name, tag, recipe or state", value: settings.find || "", onchange: (event) => go({ find: event.target.value }) })),
+    make("button", { type: "button", id: "csv-runs", title: "save these rows as CSV", onclick: () => saveCsv("runs", [...heads.map(({ head }) => head), "reason"], listed.map((run) => [...valuesOf(run), run.standing.reason || ""])) }, "CSV"),
+    make("label", {}, "order by ", make("select", { id: "sort", onchange: (event) => go({ sort: event.target.value }) },
     options.map(([value, words]) => make("option", { value, selected: value === sort }, words)))));
 }
 
 function runRow(run, chosen) {
+  if (run.when) return failedRow(run);
   const { name, standing } = run, isChosen = chosen.includes(run);
   const names = () => chosen.map((each) => each.name).filter((each) => each !== name);
   const pick = make("input", { id: "pick-" + name, type: "checkbox", checked: isChosen, "aria-label": "choose " + name,
     onchange: () => go({ runs: (isChosen ? names() : [...names(), name]).join(","), run: "" }) });
   return make("tr", { "data-run": name }, cells(pick, make("a", { href: moved({ runs: name, run: "" }, "overview") }, brief(name)), brief(standing.recipe_file || "–"), stateOf(standing),
     make("span", { class: "number" }, number(stepsOf(standing)), standing.num_steps ? [" of ", number(standing.num_steps)] : ""), percent(standing.latest["success/rate"]),
-    percent(standing.heldout.before), percent(standing.heldout.after), number(standing.num_tasks), seconds(standing.seconds), differencesOf(standing)));
+    percent(standing.heldout.before), percent(standing.heldout.after), number(standing.num_tasks), seconds(standing.seconds),
+    number(whole(standing.num_tokens)), number(whole(standing.num_episodes)), hoursOf(standing), standing.tags.map((tag) => [badge(tag, "plain"), " "]), differencesOf(standing)));
+}
+
+function failedRow({ name, standing, when, command, key }) {
+  const time = when.getTime() > 0 ? when.toISOString().slice(0, 16).replace("T", " ") + " UTC" : "";
+  return make("tr", { "data-failed": key }, cells("", [brief(name), " ", make("small", {}, time)], brief(standing.recipe_file || "–"), [stateOf(standing), make("p", { class: "note" }, brief(command))], ...Object.keys(RUN_COLUMNS).slice(3).map(() => "")));
+}
+
+function whole(value) {
+  return value === null || value === undefined ? null : Math.round(value);
+}
+
+function hoursOf({ device_hours: hours, device }) {
+  return hours === null ? "–" : make("span", { class: "number", title: hours + " hours" }, figure(hours < 0.01 ? Number(hours.toPrecision(1)) : Number(hours.toFixed(2))) + " " + device + " h");
 }
 
 function stepsOf({ last_step: last }) {
@@ -106,6 +122,6 @@ function stateOf({ state, reason, problems }) {
 }
 
 function differencesOf({ differs }) {
-  const pairs = Object.entries(differs || {}).map(([key, value]) => brief(key, 60) + " = " + brief(value, 40));
+  const pairs = Object.entries(differs || {}).filter(([key]) => !["run.name", "run.tags"].includes(key)).map(([key, value]) => brief(key, 60) + " = " + brief(value, 40));
   return pairs.slice(0, MAX_KEYS).join(", ") + (pairs.length > MAX_KEYS ? ", and " + (pairs.length - MAX_KEYS) + " more" : "");
 }

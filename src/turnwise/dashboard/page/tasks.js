@@ -43,7 +43,6 @@ function taskFilters(runs, run, settings, choices) {
   const pick = (name) => make("label", {}, name + " ", make("select", { id: "filter-" + name, onchange: set(name) }, make("option", { value: "" }, "any"),
     choices[name].filter((each) => each.value !== "").map((each) => make("option", { value: each.value, selected: settings[name] === each.value }, brief(each.value, 60) + " (" + each.num + ")"))));
   return make("form", { class: "settings", onsubmit: (event) => event.preventDefault() },
-    runs.length > 1 ? make("label", {}, "run ", make("select", { id: "filter-run", onchange: set("run") }, runs.map((each) => make("option", { value: each.name, selected: each === run }, each.name)))) : "",
     make("label", {}, "question or id has ", make("input", { id: "filter-task", type: "search", value: settings.text || "", onchange: set("text") })),
     pick("split"), pick("family"), pick("difficulty"),
     make("button", { type: "button", id: "clear", onclick: () => go(Object.fromEntries([...TASK_FILTERS, "offset"].map((name) => [name, ""]))) }, "clear"));

@@ -1,6 +1,7 @@
 // How each server and tool did.
 
 import { ask } from "./api.js";
+import { rangeOf } from "./axes.js";
 import { badge, brief, cells, make, number, percent, seconds, table } from "./dom.js";
 import { panelsOf, settingsOf } from "./panels.js";
 import { go, moved } from "./place.js";
@@ -16,7 +17,7 @@ const PANELS = [
 export async function tools(runs, settings) {
   const run = runs.find((each) => each.name === settings.run) || runs[0];
   const source = settings.source || "train";
-  const asked = { run: run.name, source, first: settings.first, last: settings.last };
+  const asked = { run: run.name, source, ...rangeOf(settings) };
   const [found, choices, charts] = await Promise.all([ask("tools", asked), ask("choices", { run: run.name }), panelsOf(PANELS, runs, settings)]);
   const total = found.episode_seconds || 1;
   const rows = found.tools.map((tool) => make("tr", { "data-tool": tool.tool }, cells(

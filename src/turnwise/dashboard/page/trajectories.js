@@ -54,7 +54,6 @@ function filters(runs, run, settings, choices) {
   const sources = choices.source.map((each) => [each.value, nameOf(each.value) + " (" + each.num + ")"]);
   const field = (name, label, type) => make("label", {}, label + " ", make("input", { id: "filter-" + name, type, step: "any", value: settings[name] || "", onchange: set(name) }));
   return make("form", { class: "settings", onsubmit: (event) => event.preventDefault() },
-    runs.length > 1 ? make("label", {}, "run ", make("select", { id: "filter-run", onchange: set("run") }, runs.map((each) => make("option", { value: each.name, selected: each === run }, each.name)))) : "",
     pick("source", "played for", sources), field("first", "step from", "number"), field("last", "to", "number"),
     field("task", "task has", "search"), pick("family", "family", counted(choices.family)), pick("difficulty", "difficulty", counted(choices.difficulty)),
     field("low", "reward from", "number"), field("high", "to", "number"), pick("success", "success", [["1", "yes"], ["0", "no"]]),

@@ -61,6 +61,7 @@ WITHOUT_COUNTERPART: Mapping[str, str] = {
     "value.trunk": "SkyRL's critic is a separate model",
     "optimizer.epsilon": "SkyRL uses AdamW's default of 1e-8",
     "update.shared_prefix": "SkyRL computes every prompt separately",
+    "run.tags": "only `turnwise view` shows them",
     "run.warm_start": "SkyRL learns only from episodes: run `turnwise sft` first",
     "imitation.weight": "SkyRL learns only from episodes: run `turnwise sft` first",
     "imitation.num_steps": "see imitation.weight",
