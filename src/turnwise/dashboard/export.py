@@ -129,8 +129,13 @@ def _episodes(run: ListedRun) -> dict[str, Any]:
         if num_bytes + size > MAX_BYTES:  # a smaller one may still fit
             continue
         num_bytes += size
-        tools = sorted({call["name"] for turn in whole["turns"] for call in turn["calls"]})
-        kept["rows"].append({**row, "tools": tools})
+        calls = {
+            (call["name"], call["result"]["cause"])
+            for turn in whole["turns"]
+            for call in turn["calls"]
+            if call["result"]
+        }
+        kept["rows"].append({**row, "calls": sorted(calls)})
         kept["trajectory"][number] = whole
         kept["tokens"][number] = tokens
     present = kept["trajectory"].keys()

@@ -7,7 +7,7 @@ PAGE = files("turnwise.dashboard") / "page"
 UPLOT = files("turnwise.dashboard") / "vendor" / "uplot"
 
 MODULES = (
-    *("dom", "recorded", "api", "place", "source", "hold", "chart", "curves", "heat", "intervals"),
+    *("dom", "place", "search", "recorded", "api", "source", "hold", "chart", "curves", "heat", "intervals"),
     *("figures", "panels", "overview", "health", "columns", "trajectories", "tokens", "conversation"),
     *("tools", "evaluations", "tasks", "run_table", "main"),
 )

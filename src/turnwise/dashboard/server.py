@@ -149,6 +149,9 @@ class Answers:
             stop=asked.text("stop"),
             fault=asked.text("fault"),
             tool=asked.text("tool"),
+            error=asked.text("error"),
+            check=asked.text("check"),
+            search=asked.text("search"),
         )
         place = {"offset": asked.whole("offset") or 0, "limit": asked.whole("limit") or 50}
         return episode_list.page(asked.run.index, wanted, sort=asked.text("sort", "newest"), **place)

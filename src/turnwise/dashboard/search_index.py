@@ -1,0 +1,101 @@
+"""The full-text index of a run's episodes (SQLite FTS5), filled in the background.
+
+It has no copy of the texts: excerpts are read from the run's files. Rows of removed episodes stay in it, and
+no episode ever gets their id again.
+"""
+
+import contextlib
+import json
+import sqlite3
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from turnwise.dashboard.appended_file import read_at
+from turnwise.dashboard.episodes import text
+from turnwise.dashboard.index import Index
+from turnwise.dashboard.search_terms import MAX_TERMS, excerpt_of, passages_of, terms_of
+from turnwise.dashboard.tables import connect, transaction
+
+MAX_CHARS = 1_000_000
+"""The most characters of one episode that are searched."""
+
+_EPISODES_AT_ONCE = 100
+"""Episodes per transaction: short ones, since another `turnwise view` of the run waits for them."""
+
+_NOT_THERE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""Errors of a line that was replaced or has another shape; its episode is found by no search."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchState:
+    """How much of a run can be searched."""
+
+    num_searched: int
+    num_episodes: int
+    problem: str = ""
+    """Why not all of what was typed is searched for; empty if all of it is."""
+
+
+def fill(index: Index, *, seconds: float) -> bool:
+    """Add episodes to the full-text index for about `seconds`; return whether there were any to add."""
+    deadline, has_added = time.monotonic() + seconds, False
+    if not index.can_search:
+        return False
+    with contextlib.closing(connect(index.path)) as connection:
+        while _add(index, connection):
+            has_added = True
+            if time.monotonic() > deadline:
+                break
+    return has_added
+
+
+def state(index: Index, connection: sqlite3.Connection, typed: str) -> SearchState:
+    """How far the search is, and what is wrong with it."""
+    num_searched, num_episodes = connection.execute(
+        "SELECT (SELECT count(*) FROM episodes WHERE id <= (SELECT episode FROM searched)), "
+        "(SELECT count(*) FROM episodes)"
+    ).fetchone()
+    if not index.can_search:
+        problem = "SQLite has no FTS5 on this machine, so texts cannot be searched. All else works."
+        return SearchState(num_searched, num_episodes, problem)
+    num_terms = len(terms_of(typed))
+    note = (
+        f"Only the first {MAX_TERMS} of {num_terms} words are searched for." if num_terms > MAX_TERMS else ""
+    )
+    return SearchState(num_searched, num_episodes, note if num_terms else "There is no word to search for.")
+
+
+def excerpt(index: Index, row: Mapping[str, Any], typed: str) -> dict[str, Any] | None:
+    """The excerpt of a row of `episodes`; None if its line is gone or a hit cannot be shown."""
+    try:
+        found = excerpt_of(list(passages_of(index.line(row["file"], row["offset"], row["length"]))), typed)
+    except _NOT_THERE:
+        return None
+    return asdict(found) if found else None
+
+
+def _add(index: Index, connection: sqlite3.Connection) -> bool:
+    """Add some episodes and move the mark in one transaction; return whether there were any."""
+    with transaction(connection):
+        rows = connection.execute(
+            "SELECT episodes.id AS id, name, episodes.offset AS offset, length FROM episodes "
+            "JOIN files ON files.id = file WHERE episodes.id > (SELECT episode FROM searched) "
+            "ORDER BY episodes.id LIMIT ?",
+            (_EPISODES_AT_ONCE,),
+        ).fetchall()
+        if not rows:
+            return False
+        added = ((row["id"], _searched_text(index, row)) for row in rows)
+        connection.executemany("INSERT INTO words (rowid, body) VALUES (?, ?)", added)
+        connection.execute("UPDATE searched SET episode = ?", (rows[-1]["id"],))
+    return True
+
+
+def _searched_text(index: Index, row: sqlite3.Row) -> str:
+    try:
+        record = json.loads(read_at(index.run / row["name"], row["offset"], row["length"]))
+        return text("\n".join(passage.text for passage in passages_of(record))[:MAX_CHARS])
+    except _NOT_THERE:
+        return ""
