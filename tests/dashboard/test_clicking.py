@@ -17,6 +17,10 @@ def has_cause(row: Row, cause: str) -> bool:
     return any(result["cause"] == cause for turn in turns for result in turn["results"])
 
 
+def words(row: Row) -> list[str]:
+    return [turn["parsed"]["text"] for turn in row["trajectory"]["turns"]]
+
+
 def steps_done(row: Row) -> int:
     return (
         int(row["step"])
@@ -38,6 +42,9 @@ FILTERS: dict[str, tuple[str, Callable[[Row], bool]]] = {
     "stop": ("max_turns", lambda row: row["trajectory"]["stop"] == "max_turns"),
     "fault": ("model", lambda row: has_cause(row, "tool_error")),
     "tool": ("send", lambda row: "send" in calls(row)),
+    "error": ("timeout", lambda row: has_cause(row, "timeout")),
+    "check": ("ending", lambda row: row["trajectory"]["stop"] == "max_turns"),
+    "search": ("I do_not know", lambda row: "I do not know" in words(row)),
 }
 """By the name of the field: a value, and whether an episode of the files passes the filter."""
 
@@ -55,7 +62,7 @@ def test_every_filter_leaves_the_episodes_that_fit(page: Any, served: Served) ->
             field.fill(value)
             field.press("Enter")
         page.wait_for_selector(f"#total .number:text-is('{len(wanted)}')")
-        assert sorted(texts(page, "#list tbody a")) == wanted, name
+        assert sorted(texts(page, "#list tbody td:nth-child(2)")) == wanted, name
         page.click("#clear")
         page.wait_for_selector(f"#total .number:text-is('{len(rows)}')")
 

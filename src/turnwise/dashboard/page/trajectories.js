@@ -77,7 +77,7 @@ function words(text) {
 function filters(runs, run, settings, choices) {
   const set = (name) => (event) => go({ [name]: event.target.value, offset: "" });
   const pick = (name, label, options) => make("label", {}, label + " ", make("select", { id: "filter-" + name, onchange: set(name) },
-    make("option", { value: "" }, name === "error" ? "" : "any"), options.map(([value, words]) => make("option", { value, selected: settings[name] === value }, words))));
+    make("option", { value: "" }, name === "error" ? "–" : "any"), options.map(([value, words]) => make("option", { value, selected: settings[name] === value }, words))));
   const counted = (list) => list.filter((each) => each.value !== "").map((each) => [each.value, brief(each.value, 60) + " (" + each.num + ")"]);
   const sources = choices.source.map((each) => [each.value, nameOf(each.value) + " (" + each.num + ")"]);
   const field = (name, label, type) => make("label", {}, label + " ", make("input", { id: "filter-" + name, type, step: "any", value: settings[name] || "", onchange: set(name) }));
