@@ -188,7 +188,7 @@ def answers(run: ListedRun, num_steps: int) -> float:
     show("ratio histogram", lambda: series.histogram(run.index, "ratio"), 3)
     show("tools", lambda: traffic(run.index), 3)
     newest = episode_list.page(run.index, Filter())["rows"][0]["id"]
-    show("an episode", lambda: conversation.conversation(run.index, newest))
+    show("an episode", lambda: conversation.conversation(run.index, newest, Pieces(run.folder, "none")))
     show("its tokens", lambda: conversation.tokens(run.index, newest, {}, Pieces(run.folder, "none")))
     show("nothing new", run.index.refresh)
     return slowest

@@ -6,7 +6,7 @@ from typing import Any
 
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.listing import MAX_PAGE, Filter, condition
-from turnwise.dashboard.search_index import excerpt, state
+from turnwise.dashboard.search_index import excerpts, find, state
 
 _TEXTS = {
     "task": "task",
@@ -62,6 +62,8 @@ def page(
         wanted = replace(wanted, search="")
     where, values = condition(wanted)
     with index.reading() as connection:
+        if wanted.search:
+            find(connection, wanted.search)
         # no injection: the SQL is built from our own constants, the user's values are bound
         [total] = connection.execute(f"SELECT count(*) FROM episodes WHERE {where}", values).fetchone()  # noqa: S608
         rows = connection.execute(
@@ -70,10 +72,9 @@ def page(
             (*values, min(max(limit, 1), MAX_PAGE), max(offset, 0)),
         ).fetchall()
         search = asdict(state(index, connection, searched)) if searched else None
-    found = [
-        _shown(row) | ({"excerpt": excerpt(index, row, searched)} if wanted.search else {}) for row in rows
-    ]
-    return {"total": total, "rows": found, "search": search}
+        found = excerpts(index, connection, rows, searched) if wanted.search else [None] * len(rows)
+    shown = [_shown(row) | {"excerpt": each} for row, each in zip(rows, found, strict=True)]
+    return {"total": total, "rows": shown, "search": search}
 
 
 def _shown(row: sqlite3.Row) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def _episodes(run: ListedRun) -> dict[str, Any]:
     num_bytes = 0
     for number, row in list(rows.items())[:NUM_EPISODES]:
         try:
-            whole = conversation.conversation(index, number)
+            whole = conversation.conversation(index, number, pieces)
             tokens = conversation.tokens(index, number, run.recipe, pieces)
             size = len(json.dumps(whole)) + len(json.dumps(tokens))
         except (LookupError, ValueError, *OF_DAMAGED_FILES) as error:
@@ -143,7 +143,6 @@ def _episodes(run: ListedRun) -> dict[str, Any]:
         whole["group"] = [member for member in whole["group"] if member["id"] in present]
         whole["elsewhere"] = [episode for episode in whole["elsewhere"] if episode["id"] in present]
         if whole["group"][0]["id"] == number:
-            kept["group"][number] = [
-                member for member in conversation.side_by_side(index, number) if member["id"] in present
-            ]
+            members = conversation.side_by_side(index, number, run.recipe, pieces)
+            kept["group"][number] = [member for member in members if member["id"] in present]
     return kept

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnwise.dashboard.index import Index
-from turnwise.dashboard.search_terms import match_of
 from turnwise.types import Cause
 
 MAX_PAGE = 200
@@ -88,7 +87,7 @@ def of_task(index: Index, task: str) -> list[dict[str, Any]]:
 
 
 def condition(wanted: Filter) -> tuple[str, list[Any]]:
-    """The WHERE clause of a filter, and the values to bind."""
+    """The WHERE clause of a filter, and the values to bind; `hits` has the ids that a search finds."""
     asked: list[tuple[str, Any]] = [
         ("source = ?", wanted.source or None),
         ("step >= ?", wanted.first),
@@ -102,10 +101,7 @@ def condition(wanted: Filter) -> tuple[str, list[Any]]:
         ("stop = ?", wanted.stop or None),
         ("fault = ?", wanted.fault or None),
         ("failed_check = ?", wanted.check or None),
-        (
-            "id IN (SELECT rowid FROM words WHERE words MATCH ?)",
-            match_of(wanted.search) if wanted.search else None,
-        ),
+        ("+id IN (SELECT id FROM hits) AND ?", True if wanted.search else None),
     ]
     chosen = [(words, value) for words, value in asked if value is not None]
     calls, values = _calls(wanted)

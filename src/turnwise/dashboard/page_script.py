@@ -8,7 +8,20 @@ UPLOT = files("turnwise.dashboard") / "vendor" / "uplot"
 
 MODULES = (
     *("dom", "place", "search", "recorded", "api", "source", "hold", "chart", "curves", "heat", "intervals"),
-    *("figures", "panels", "overview", "health", "columns", "trajectories", "tokens", "conversation"),
+    *(
+        "figures",
+        "panels",
+        "overview",
+        "health",
+        "columns",
+        "trajectories",
+        "tokens",
+        "json_view",
+        "refusal",
+        "turn",
+        "group",
+        "conversation",
+    ),
     *("tools", "evaluations", "tasks", "run_table", "main"),
 )
 """In dependency order: a module comes after those that it imports."""

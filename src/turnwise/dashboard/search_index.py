@@ -8,14 +8,14 @@ import contextlib
 import json
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from turnwise.dashboard.appended_file import read_at
 from turnwise.dashboard.episodes import text
 from turnwise.dashboard.index import Index
-from turnwise.dashboard.search_terms import MAX_TERMS, excerpt_of, passages_of, terms_of
+from turnwise.dashboard.search_terms import MAX_TERMS, Passage, excerpt_of, match_of, passages_of, terms_of
 from turnwise.dashboard.tables import connect, transaction
 
 MAX_CHARS = 1_000_000
@@ -51,6 +51,13 @@ def fill(index: Index, *, seconds: float) -> bool:
     return has_added
 
 
+def find(connection: sqlite3.Connection, typed: str) -> None:
+    """Put the ids of the episodes that a search finds into the temporary table `hits`."""
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("CREATE TEMP TABLE hits (id INTEGER PRIMARY KEY)")
+    connection.execute("INSERT INTO hits SELECT rowid FROM words WHERE words MATCH ?", (match_of(typed),))
+
+
 def state(index: Index, connection: sqlite3.Connection, typed: str) -> SearchState:
     """How far the search is, and what is wrong with it."""
     num_searched, num_episodes = connection.execute(
@@ -67,13 +74,19 @@ def state(index: Index, connection: sqlite3.Connection, typed: str) -> SearchSta
     return SearchState(num_searched, num_episodes, note if num_terms else "There is no word to search for.")
 
 
-def excerpt(index: Index, row: Mapping[str, Any], typed: str) -> dict[str, Any] | None:
-    """The excerpt of a row of `episodes`; None if its line is gone or a hit cannot be shown."""
-    try:
-        found = excerpt_of(list(passages_of(index.line(row["file"], row["offset"], row["length"]))), typed)
-    except _NOT_THERE:
-        return None
-    return asdict(found) if found else None
+def excerpts(
+    index: Index, connection: sqlite3.Connection, rows: Sequence[sqlite3.Row], typed: str
+) -> list[dict[str, Any] | None]:
+    """The excerpt of each row of `episodes`; None if its line is gone or the hit cannot be shown."""
+    marks = ", ".join("?" * len(rows))
+    names = dict(
+        connection.execute(
+            f"SELECT id, name FROM files WHERE id IN ({marks})",  # noqa: S608
+            [row["file"] for row in rows],
+        ).fetchall()
+    )
+    found = [excerpt_of(_passages(index, names[row["file"]], row), typed) for row in rows]
+    return [asdict(excerpt) if excerpt else None for excerpt in found]
 
 
 def _add(index: Index, connection: sqlite3.Connection) -> bool:
@@ -87,15 +100,18 @@ def _add(index: Index, connection: sqlite3.Connection) -> bool:
         ).fetchall()
         if not rows:
             return False
-        added = ((row["id"], _searched_text(index, row)) for row in rows)
+        added = ((row["id"], _searched_text(_passages(index, row["name"], row))) for row in rows)
         connection.executemany("INSERT INTO words (rowid, body) VALUES (?, ?)", added)
         connection.execute("UPDATE searched SET episode = ?", (rows[-1]["id"],))
     return True
 
 
-def _searched_text(index: Index, row: sqlite3.Row) -> str:
+def _searched_text(passages: Sequence[Passage]) -> str:
+    return text("\n".join(passage.text for passage in passages)[:MAX_CHARS])
+
+
+def _passages(index: Index, name: str, row: sqlite3.Row) -> list[Passage]:
     try:
-        record = json.loads(read_at(index.run / row["name"], row["offset"], row["length"]))
-        return text("\n".join(passage.text for passage in passages_of(record))[:MAX_CHARS])
+        return list(passages_of(json.loads(read_at(index.run / name, row["offset"], row["length"]))))
     except _NOT_THERE:
-        return ""
+        return []

@@ -157,16 +157,15 @@ class Answers:
         return episode_list.page(asked.run.index, wanted, sort=asked.text("sort", "newest"), **place)
 
     def trajectory(self, asked: Asked) -> Any:
-        return conversation.conversation(asked.run.index, asked.episode)
+        return conversation.conversation(asked.run.index, asked.episode, self._pieces_of(asked.run))
 
     def group(self, asked: Asked) -> Any:
-        return conversation.side_by_side(asked.run.index, asked.episode)
+        run = asked.run
+        return conversation.side_by_side(run.index, asked.episode, run.recipe, self._pieces_of(run))
 
     def tokens(self, asked: Asked) -> Any:
         run = asked.run
-        if run.folder not in self._pieces:
-            self._pieces[run.folder] = Pieces(run.folder, run.recipe.model.path)
-        return conversation.tokens(run.index, asked.episode, run.recipe, self._pieces[run.folder])
+        return conversation.tokens(run.index, asked.episode, run.recipe, self._pieces_of(run))
 
     def tools(self, asked: Asked) -> Any:
         return traffic(asked.run.index, source=asked.text("source", "train"), **asked.steps)
@@ -188,6 +187,11 @@ class Answers:
 
     def task(self, asked: Asked) -> Any:
         return task_list.task(asked.run, asked.text("split"), asked.whole("place") or 0)
+
+    def _pieces_of(self, run: ListedRun) -> Pieces:
+        if run.folder not in self._pieces:
+            self._pieces[run.folder] = Pieces(run.folder, run.recipe.model.path)
+        return self._pieces[run.folder]
 
 
 PATHS = (

@@ -31,6 +31,12 @@ class Pieces:
             self._known[number] = self._tokenizer.decode([number], skip_special_tokens=False)
         return [self._known[number] for number in ids]
 
+    def text(self, ids: Sequence[int]) -> str | None:
+        """The text of ids that follow one another, as the model wrote it; None without a tokenizer."""
+        if self._tokenizer is None:
+            return None
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
+
 
 def _open(run: Path, model: str) -> Any:
     file = _file(run, model)
