@@ -43,7 +43,7 @@ function verdictsOf(found) {
 }
 
 function chooser(settings, tokens) {
-  return make("p", { class: "settings" }, make("label", {}, "show ", make("select", { id: "tokens", onchange: (event) => go({ tokens: event.target.value }) },
+  return make("p", { class: "settings" }, make("label", {}, "show ", make("select", { id: "tokens", onchange: (event) => go({ tokens: event.target.value, turn: "" }) },
     Object.entries(COLOURINGS).map(([value, words]) => make("option", { value, selected: (settings.tokens || "") === value }, words)))),
   tokens ? make("span", { class: "note" }, legend(settings.tokens, tokens)) : "", tokens ? scale(settings.tokens, tokens) : "");
 }

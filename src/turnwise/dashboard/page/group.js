@@ -64,7 +64,7 @@ function checkColumns(members) {
   const num = Math.max(0, ...members.map((member) => member.verdicts.length));
   if (num > 1) return Array.from({ length: num }, (_, message) => ({ head: "message " + (message + 1), message, read: (member) => member.verdicts[message] ? checksOf(member.verdicts[message].checks) : "" }));
   const names = [...new Set(members.flatMap((member) => member.verdicts.flatMap((verdict) => Object.keys(verdict.checks))))];
-  return names.map((name) => ({ head: name, message: 0, read: (member) => { const [only] = member.verdicts; return only && name in only.checks ? make("span", { class: toneOf(only.checks[name]) }, MARKS.get(only.checks[name]).trim()) : ""; } }));
+  return names.map((name) => ({ head: "check: " + name, message: 0, read: (member) => { const [only] = member.verdicts; return only && name in only.checks ? make("span", { class: toneOf(only.checks[name]) }, MARKS.get(only.checks[name]).trim()) : ""; } }));
 }
 
 function commonOf(members, numCommon) {

@@ -10,7 +10,7 @@ import { excerptOf, isSearching, searchNote } from "./search.js";
 import { nameOf, playedFor } from "./source.js";
 
 const PAGE = 50, SEARCH_AGAIN_MS = 1000;
-const FOUND = { head: "found" };
+const FOUND = { head: "found" }; // instead of the question, where episodes are searched for
 const FILTERS = ["source", "task", "family", "difficulty", "low", "high", "success", "stop", "fault", "tool", "error", "check", "search", "sort"];
 
 export async function trajectories(runs, settings) {
@@ -28,7 +28,7 @@ export async function trajectories(runs, settings) {
 }
 
 function resultsOf(found, settings, run) {
-  const columns = found.search ? [...COLUMNS.slice(0, 2), FOUND, ...COLUMNS.slice(2)] : COLUMNS;
+  const columns = COLUMNS.map((column) => found.search && column.key === "question" ? FOUND : column);
   return [pages(found, settings), searchNote(found.search), found.total ? sortHeads(table(columns.map((column) => column.head), found.rows.map((row) => rowOf(row, run, found.search)), { id: "list", class: "rows" }), columns, settings.sort)
     : make("p", { id: "list" }, "No episode fits.")];
 }
@@ -58,7 +58,7 @@ function rowOf(row, run, search) {
   const address = moved({ run: run.name, id: row.id }, "trajectory");
   return make("tr", { onclick: (event) => { if (event.target.tagName !== "A") location.hash = address; } }, cells(
     playedFor(row.source, row.step), make("a", { href: address }, brief(row.task)),
-    ...(search ? [row.excerpt ? excerptOf(row.excerpt, run.name, row.id) : ""] : []), words(row.question), words(row.answer), words(row.expected), failedOf(row), brief(row.family),
+    search && row.excerpt ? excerptOf(row.excerpt, run.name, row.id) : words(row.question), words(row.answer), words(row.expected), failedOf(row), brief(row.family),
     make("span", { class: toneOf(row.is_success) }, number(row.reward)),
     isFinished(row.stop) ? row.stop : badge(row.stop, "warn"), row.fault === "none" ? "" : badge(row.fault, "bad"),
     number(row.num_turns), number(row.num_calls), number(row.num_tokens), seconds(row.seconds)));
