@@ -249,7 +249,7 @@ def main() -> None:
         )
         print(f"read once in {seconds:.1f} s ({own:.1f} s of one core); the index takes {size / 1e6:,.0f} MB")
         worked = time.process_time()
-        search_index.fill(run.index, seconds=float("inf"))
+        search_index.fill(run.index, run.pieces, seconds=float("inf"))
         own, grown = time.process_time() - worked, run.index.path.stat().st_size - size
         each = 1000 * grown / 1e6 / asked.trajectories
         print(f"made searchable in {own:.1f} s of one core; that takes {each:.2f} MB per 1,000 episodes")

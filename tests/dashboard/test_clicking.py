@@ -134,13 +134,13 @@ def test_an_episode_shows_its_calls_its_group_and_the_same_task_at_other_steps(
     page.click("#side")
     page.wait_for_selector(".side >> nth=1")
     assert "What does ace cost?" in page.inner_text("main")
-    assert texts(page, ".side h3 a") == ["ace/0.0", "ace/0.1"]
+    assert texts(page, ".side > h3 a") == ["ace/0.0", "ace/0.1"]
     right, wrong = texts(page, ".side")
     for words in ("reward 1", "outcome 1, format 1", "51.9"):
         assert words in right
     for words in ("reward 0", "tool_error", "I do not know"):
         assert words in wrong
-    page.click(".side h3 a >> nth=0")
+    page.click(".side > h3 a >> nth=0")
     page.wait_for_selector("#turn-2")
     assert page.inner_text("#reward") == "1"
 

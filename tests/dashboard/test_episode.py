@@ -1,20 +1,27 @@
 """One episode explains itself: malformed turns, results, refused arguments and the colours of tokens."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer
 
-from tests.dashboard.recorded import HOSTILE, episode, new_run, play_step, result, task, trace_step, turn
+from tests.dashboard.recorded import (
+    HOSTILE,
+    episode,
+    malformed,
+    new_run,
+    play_step,
+    result,
+    task,
+    trace_step,
+    turn,
+)
 from tests.dashboard.serving import Serve, look, texts
 from turnwise.chat import hermes
 from turnwise.dashboard.malformed import place_of
 from turnwise.mcp.arguments import ArgumentChecker, BadArguments
 from turnwise.rollout.store import StoredEpisode
-from turnwise.runtime.embedded_model import EMBEDDED_FOLDER
 from turnwise.types import Cause, Reward, Turn
 
 FAILED = Reward(0.0, {"outcome": 0.0})
@@ -57,12 +64,6 @@ def test_the_place_of_the_parsers_complaint_is_found(written: str) -> None:
 def test_any_text_has_a_place_or_none(text: str) -> None:
     for kind in ("bad_json", "unclosed", "truncated", "faked_response", "bad_call", "no such kind"):
         assert (place_of(text, kind) or 0) <= len(text)
-
-
-def malformed(written: str) -> Turn:
-    ids = tuple(Tokenizer.from_file(str(EMBEDDED_FOLDER / "tokenizer.json")).encode(written).ids)
-    made = turn(0, error=hermes.read_turn(written).error)
-    return replace(made, completion=replace(made.completion, token_ids=ids, logprobs=(-0.5,) * len(ids)))
 
 
 def test_a_malformed_turn_shows_what_was_written_and_where_it_is_wrong(

@@ -8,17 +8,31 @@ from typing import Any
 
 import pytest
 
-from tests.dashboard.recorded import HOSTILE, bad, episode, good, new_run, play_step, result, task, turn
-from tests.dashboard.serving import Serve, look, texts
+from tests.dashboard.recorded import (
+    HOSTILE,
+    bad,
+    episode,
+    good,
+    malformed,
+    new_run,
+    play_step,
+    result,
+    task,
+    turn,
+)
+from tests.dashboard.serving import Serve, look, texts, wait_for_texts
 from turnwise.dashboard import search_index, tables
 from turnwise.dashboard.command import open_runs, write_export
 from turnwise.dashboard.episode_list import page as page_of
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.listing import Filter
+from turnwise.dashboard.token_texts import Pieces
 from turnwise.rollout.store import StoredEpisode
+from turnwise.runtime.embedded_model import EMBEDDED_FOLDER
 from turnwise.tracking.folder import RunFolder
 from turnwise.types import Cause, Reward
 
+PIECES = Pieces(EMBEDDED_FOLDER, "embedded")
 FAILED = Reward(0.0, {"outcome": 0.0})
 
 
@@ -36,13 +50,15 @@ def called(name: str, answer: str, content: str, cause: Cause = Cause.OK) -> Sto
 def play(folder: RunFolder) -> None:
     sum_of = called("sum", "The total is 185.48.", '{"id": 12345, "state": "shipped late"}')
     slow = called("slow", "I do not know.", "no reply", Cause.TIMEOUT)
-    play_step(folder, 0, [sum_of, slow, good(task("plain")), called("evil", HOSTILE, HOSTILE)])
+    written = malformed('<tool_call>{"name": "cancel_order", "arguments": {}</tool_call>')
+    broken = StoredEpisode(episode(task("broken"), [written]), FAILED)
+    play_step(folder, 0, [sum_of, slow, good(task("plain")), called("evil", HOSTILE, HOSTILE), broken])
 
 
 def index_of(folder: RunFolder) -> Index:
     index = Index(folder.path, folder.path.parent / "cache")
     index.refresh()
-    search_index.fill(index, seconds=60)
+    search_index.fill(index, PIECES, seconds=60)
     return index
 
 
@@ -62,6 +78,7 @@ FOUND = {
     "shipped state": ["sum"],
     "What does plain cost?": ["plain"],
     "gnp.exe": ["evil"],
+    '"name": "cancel_order"': ["broken"],
     "no-such-word": [],
 }
 """By what is typed: the tasks of the episodes that are found."""
@@ -109,7 +126,7 @@ def test_words_phrases_numbers_names_and_paths_are_found_as_typed(folder: RunFol
 def test_any_input_is_only_text_to_search_for(folder: RunFolder, typed: str) -> None:
     play(folder)
     answer = page_of(index_of(folder), Filter(search=typed))
-    assert answer["search"]["num_searched"] == 4
+    assert answer["search"]["num_searched"] == 5
 
 
 def test_a_search_without_words_or_with_too_many_says_so(folder: RunFolder) -> None:
@@ -124,18 +141,18 @@ def test_a_search_without_words_or_with_too_many_says_so(folder: RunFolder) -> N
 def test_new_episodes_are_added_and_those_of_a_cut_file_are_not_found(folder: RunFolder) -> None:
     play_step(folder, 0, [good(task("first"))])
     index = index_of(folder)
-    assert not search_index.fill(index, seconds=60), "nothing is read twice"
+    assert not search_index.fill(index, PIECES, seconds=60), "nothing is read twice"
     play_step(folder, 1, [bad(task("second"))])
     index.refresh()
     state = page_of(index, Filter(search="cost"))["search"]
     assert (state["num_searched"], state["num_episodes"]) == (1, 2)
-    search_index.fill(index, seconds=60)
+    search_index.fill(index, PIECES, seconds=60)
     assert found(index, "cost") == ["first", "second"]
     os.truncate(folder.trajectories(1), 0)
     play_step(folder, 1, [good(task("third"))])
     index.refresh()
     assert found(index, "know") == [], "its words are not those of the episode that has its place"
-    search_index.fill(index, seconds=60)
+    search_index.fill(index, PIECES, seconds=60)
     assert found(index, "cost") == ["first", "third"]
 
 
@@ -170,10 +187,10 @@ def test_the_page_says_how_far_the_search_is(
     page: Any, serve: Serve, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play(folder)
-    monkeypatch.setattr(search_index, "fill", lambda index, *, seconds: False)
+    monkeypatch.setattr(search_index, "fill", lambda index, pieces, *, seconds: False)
     page.goto(f"{serve(folder.path).url}#/trajectories?search=total")
     page.wait_for_selector("#searched")
-    assert page.inner_text("#searched") == "Searched 0 of 4 episodes so far."
+    assert page.inner_text("#searched") == "Searched 0 of 5 episodes so far."
     page.focus("#filter-search")
     monkeypatch.undo()
     page.wait_for_selector("#list mark")
@@ -188,8 +205,7 @@ def test_an_exported_file_is_searched_too(page: Any, folder: RunFolder, tmp_path
     for typed, tasks in FOUND.items():
         page.fill("#filter-search", typed)
         page.press("#filter-search", "Enter")
-        page.wait_for_selector(f"#total .number:text-is('{len(tasks)}')")
-        assert sorted(texts(page, "#list tbody tr td:nth-child(2)")) == sorted(tasks), typed
+        wait_for_texts(page, "#list tbody td:nth-child(2)", tasks)
 
 
 NUMBERS = {"9": "9", "b": "185.48", "c": "$1,200.50", "d": "12%", "e": "about nine", "f": "", "g": "-3 EUR"}

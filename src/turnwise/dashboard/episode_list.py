@@ -7,6 +7,7 @@ from typing import Any
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.listing import MAX_PAGE, Filter, condition
 from turnwise.dashboard.search_index import excerpts, find, state
+from turnwise.dashboard.token_texts import Pieces
 
 _TEXTS = {
     "task": "task",
@@ -49,7 +50,13 @@ _COLUMNS = (
 
 
 def page(
-    index: Index, wanted: Filter, *, sort: str = "newest", offset: int = 0, limit: int = 50
+    index: Index,
+    wanted: Filter,
+    *,
+    sort: str = "newest",
+    offset: int = 0,
+    limit: int = 50,
+    pieces: Pieces | None = None,
 ) -> dict[str, Any]:
     """One page of `rows`, and the `total` number of matching episodes. ValueError for an unknown `sort`.
 
@@ -72,7 +79,7 @@ def page(
             (*values, min(max(limit, 1), MAX_PAGE), max(offset, 0)),
         ).fetchall()
         search = asdict(state(index, connection, searched)) if searched else None
-        found = excerpts(index, connection, rows, searched) if wanted.search else [None] * len(rows)
+        found = excerpts(index, connection, rows, searched, pieces) if wanted.search else [None] * len(rows)
     shown = [_shown(row) | {"excerpt": each} for row, each in zip(rows, found, strict=True)]
     return {"total": total, "rows": shown, "search": search}
 

@@ -12,7 +12,6 @@ from turnwise.dashboard import conversation, episode_list, evaluations, listing,
 from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
 from turnwise.dashboard.runs import ListedRun, Runs
 from turnwise.dashboard.server import OF_DAMAGED_FILES, as_json
-from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
 
 logger = logging.getLogger(__name__)
@@ -109,7 +108,7 @@ def _pairs(names: list[str]) -> list[tuple[str, str]]:
 
 def _episodes(run: ListedRun) -> dict[str, Any]:
     """As many episodes as fit; their groups contain only exported episodes."""
-    index, pieces = run.index, Pieces(run.folder, run.recipe.model.path)
+    index, pieces = run.index, run.pieces
     failures = listing.Filter(is_success=False)
     sources = [choice["value"] for choice in listing.choices(index)["source"] if choice["value"] != "train"]
     rows: dict[int, dict[str, Any]] = {}

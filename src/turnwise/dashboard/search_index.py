@@ -17,6 +17,7 @@ from turnwise.dashboard.episodes import text
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.search_terms import MAX_TERMS, Passage, excerpt_of, match_of, passages_of, terms_of
 from turnwise.dashboard.tables import connect, transaction
+from turnwise.dashboard.token_texts import Pieces
 
 MAX_CHARS = 1_000_000
 """The most characters of one episode that are searched."""
@@ -38,13 +39,13 @@ class SearchState:
     """Why not all of what was typed is searched for; empty if all of it is."""
 
 
-def fill(index: Index, *, seconds: float) -> bool:
+def fill(index: Index, pieces: Pieces, *, seconds: float) -> bool:
     """Add episodes to the full-text index for about `seconds`; return whether there were any to add."""
     deadline, has_added = time.monotonic() + seconds, False
     if not index.can_search:
         return False
     with contextlib.closing(connect(index.path)) as connection:
-        while _add(index, connection):
+        while _add(index, connection, pieces):
             has_added = True
             if time.monotonic() > deadline:
                 break
@@ -75,7 +76,11 @@ def state(index: Index, connection: sqlite3.Connection, typed: str) -> SearchSta
 
 
 def excerpts(
-    index: Index, connection: sqlite3.Connection, rows: Sequence[sqlite3.Row], typed: str
+    index: Index,
+    connection: sqlite3.Connection,
+    rows: Sequence[sqlite3.Row],
+    typed: str,
+    pieces: Pieces | None,
 ) -> list[dict[str, Any] | None]:
     """The excerpt of each row of `episodes`; None if its line is gone or the hit cannot be shown."""
     marks = ", ".join("?" * len(rows))
@@ -85,11 +90,11 @@ def excerpts(
             [row["file"] for row in rows],
         ).fetchall()
     )
-    found = [excerpt_of(_passages(index, names[row["file"]], row), typed) for row in rows]
+    found = [excerpt_of(_passages(index, names[row["file"]], row, pieces), typed) for row in rows]
     return [asdict(excerpt) if excerpt else None for excerpt in found]
 
 
-def _add(index: Index, connection: sqlite3.Connection) -> bool:
+def _add(index: Index, connection: sqlite3.Connection, pieces: Pieces) -> bool:
     """Add some episodes and move the mark in one transaction; return whether there were any."""
     with transaction(connection):
         rows = connection.execute(
@@ -100,7 +105,7 @@ def _add(index: Index, connection: sqlite3.Connection) -> bool:
         ).fetchall()
         if not rows:
             return False
-        added = ((row["id"], _searched_text(_passages(index, row["name"], row))) for row in rows)
+        added = ((row["id"], _searched_text(_passages(index, row["name"], row, pieces))) for row in rows)
         connection.executemany("INSERT INTO words (rowid, body) VALUES (?, ?)", added)
         connection.execute("UPDATE searched SET episode = ?", (rows[-1]["id"],))
     return True
@@ -110,8 +115,9 @@ def _searched_text(passages: Sequence[Passage]) -> str:
     return text("\n".join(passage.text for passage in passages)[:MAX_CHARS])
 
 
-def _passages(index: Index, name: str, row: sqlite3.Row) -> list[Passage]:
+def _passages(index: Index, name: str, row: sqlite3.Row, pieces: Pieces | None) -> list[Passage]:
     try:
-        return list(passages_of(json.loads(read_at(index.run / name, row["offset"], row["length"]))))
+        record = json.loads(read_at(index.run / name, row["offset"], row["length"]))
+        return list(passages_of(record, pieces))
     except _NOT_THERE:
         return []

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from turnwise.dashboard.token_texts import Pieces
+
 MAX_TERMS = 32
 """The most words and phrases of one search; further ones are ignored, and the page says so."""
 
@@ -52,8 +54,11 @@ def match_of(typed: str) -> str:
     return " AND ".join(phrases) or '""'  # an empty phrase matches nothing
 
 
-def passages_of(record: Mapping[str, Any]) -> Iterator[Passage]:
-    """Everything that is searched: what the user, the model and the tools said."""
+def passages_of(record: Mapping[str, Any], pieces: Pieces | None) -> Iterator[Passage]:
+    """Everything that is searched: what the user, the model and the tools said.
+
+    What a malformed turn wrote is in its tokens alone, so it is searched only with a tokenizer.
+    """
     played = record["trajectory"]
     for message in played["task"]["prompt"]:
         if message["role"] == "user":
@@ -63,6 +68,8 @@ def passages_of(record: Mapping[str, Any]) -> Iterator[Passage]:
         for where, words in (("user", turn.get("user", "")), ("reasoning", parsed["reasoning"])):
             yield Passage(where, number, str(words))
         yield Passage("answer" if not parsed["calls"] else "text", number, str(parsed["text"]))
+        if parsed["error"] is not None and pieces is not None:
+            yield Passage("malformed", number, pieces.text(turn["completion"]["token_ids"]) or "")
         for call in parsed["calls"]:
             written = json.dumps(call["arguments"], ensure_ascii=False)
             yield Passage("call", number, f"{call['name']} {written}")

@@ -5,7 +5,6 @@ import json
 import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -21,7 +20,6 @@ from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
 from turnwise.dashboard.runs import ListedRun, Runs
 from turnwise.dashboard.task_files import report_of
-from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
 from turnwise.dashboard.watch import Watch
 from turnwise.tracking.json_lines import plain
@@ -106,7 +104,6 @@ class Answers:
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
-        self._pieces: dict[Path, Pieces] = {}
         self._choices: dict[str, tuple[int, Any]] = {}
 
     def runs(self, asked: Asked) -> Any:
@@ -154,18 +151,20 @@ class Answers:
             search=asked.text("search"),
         )
         place = {"offset": asked.whole("offset") or 0, "limit": asked.whole("limit") or 50}
-        return episode_list.page(asked.run.index, wanted, sort=asked.text("sort", "newest"), **place)
+        pieces = asked.run.pieces if wanted.search else None
+        sort = asked.text("sort", "newest")
+        return episode_list.page(asked.run.index, wanted, sort=sort, pieces=pieces, **place)
 
     def trajectory(self, asked: Asked) -> Any:
-        return conversation.conversation(asked.run.index, asked.episode, self._pieces_of(asked.run))
+        return conversation.conversation(asked.run.index, asked.episode, asked.run.pieces)
 
     def group(self, asked: Asked) -> Any:
         run = asked.run
-        return conversation.side_by_side(run.index, asked.episode, run.recipe, self._pieces_of(run))
+        return conversation.side_by_side(run.index, asked.episode, run.recipe, run.pieces)
 
     def tokens(self, asked: Asked) -> Any:
         run = asked.run
-        return conversation.tokens(run.index, asked.episode, run.recipe, self._pieces_of(run))
+        return conversation.tokens(run.index, asked.episode, run.recipe, run.pieces)
 
     def tools(self, asked: Asked) -> Any:
         return traffic(asked.run.index, source=asked.text("source", "train"), **asked.steps)
@@ -187,11 +186,6 @@ class Answers:
 
     def task(self, asked: Asked) -> Any:
         return task_list.task(asked.run, asked.text("split"), asked.whole("place") or 0)
-
-    def _pieces_of(self, run: ListedRun) -> Pieces:
-        if run.folder not in self._pieces:
-            self._pieces[run.folder] = Pieces(run.folder, run.recipe.model.path)
-        return self._pieces[run.folder]
 
 
 PATHS = (

@@ -69,7 +69,7 @@ class Watch:
     def _fill(self, run: ListedRun) -> bool:
         """Make more episodes searchable; return whether there were any."""
         try:
-            return search_index.fill(run.index, seconds=self._seconds / 2)
+            return search_index.fill(run.index, run.pieces, seconds=self._seconds / 2)
         except (OSError, sqlite3.Error) as error:  # a full disk
             logger.info("%s: episodes were not made searchable this time: %s", run.name, error)
             return False

@@ -24,7 +24,7 @@ function patternOf(terms) {
 // Everything that is searched: what the user, the model and the tools said.
 function passagesOf(found) {
   const questions = found.task.prompt.filter((message) => message.role === "user").map((message) => ({ where: "question", turn: 0, text: message.content }));
-  return [...questions, ...found.turns.flatMap((turn, place) => [["user", turn.user], ["reasoning", turn.reasoning], [turn.calls.length ? "text" : "answer", turn.text],
+  return [...questions, ...found.turns.flatMap((turn, place) => [["user", turn.user], ["reasoning", turn.reasoning], [turn.calls.length ? "text" : "answer", turn.text], ["malformed", (turn.error && turn.error.written) || ""],
     ...turn.calls.map((call) => ["call", call.name + " " + call.arguments]), ...turn.calls.filter((call) => call.result).map((call) => ["tool result", call.result.content])]
     .map(([where, text]) => ({ where, turn: place + 1, text: String(text) }))), { where: "environment", turn: found.turns.length, text: found.last_reply }];
 }
