@@ -1,5 +1,6 @@
 """The text of single token ids, if the model's tokenizer is on this machine."""
 
+import functools
 import logging
 import os
 from collections.abc import Sequence
@@ -16,8 +17,14 @@ class Pieces:
     """The text of single tokens. Nothing is downloaded: viewing a run must not use the network."""
 
     def __init__(self, run: Path, model: str) -> None:
-        self._tokenizer = _open(run, model)
+        self._run = run
+        self._model = model
         self._known: dict[int, str] = {}
+
+    @functools.cached_property
+    def _tokenizer(self) -> Any:
+        """Read at first need: a large one takes a second."""
+        return _open(self._run, self._model)
 
     @property
     def exist(self) -> bool:

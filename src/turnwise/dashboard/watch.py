@@ -70,6 +70,6 @@ class Watch:
         """Make more episodes searchable; return whether there were any."""
         try:
             return search_index.fill(run.index, run.pieces, seconds=self._seconds / 2)
-        except (OSError, sqlite3.Error) as error:  # a full disk
-            logger.info("%s: episodes were not made searchable this time: %s", run.name, error)
+        except Exception as error:  # one bad folder must not stop the others
+            logger.info("%s: episodes were not made searchable this time", run.name, exc_info=error)
             return False

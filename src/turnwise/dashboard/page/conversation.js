@@ -5,7 +5,7 @@ import { badge, brief, cells, draw, figure, isFinished, longText, make, number, 
 import { groupView } from "./group.js";
 import { go, listAddress, moved } from "./place.js";
 import { nameOf, playedFor } from "./source.js";
-import { COLOURINGS, legend, scale } from "./tokens.js";
+import { COLOURINGS, legend, tokenScale } from "./tokens.js";
 import { checksOf, endOf, opening, turnOf, userOf } from "./turn.js";
 
 export async function conversation(runs, settings) {
@@ -45,7 +45,7 @@ function verdictsOf(found) {
 function chooser(settings, tokens) {
   return make("p", { class: "settings" }, make("label", {}, "show ", make("select", { id: "tokens", onchange: (event) => go({ tokens: event.target.value, turn: "" }) },
     Object.entries(COLOURINGS).map(([value, words]) => make("option", { value, selected: (settings.tokens || "") === value }, words)))),
-  tokens ? make("span", { class: "note" }, legend(settings.tokens, tokens)) : "", tokens ? scale(settings.tokens, tokens) : "");
+  tokens ? make("span", { class: "note" }, legend(settings.tokens, tokens)) : "", tokens ? tokenScale(settings.tokens, tokens) : "");
 }
 
 function messagesOf(found) {

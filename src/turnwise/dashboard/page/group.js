@@ -13,7 +13,7 @@ export async function groupView(run, settings) {
   const left = found.group.length - members.length;
   return make("section", { class: "conversation" }, make("p", { class: "note" }, make("a", { id: "back", href: moved({ group: "", turn: "" }) }, "‹ back to the episode"), " (Escape)"), make("h2", {}, "A group, member by member"),
     make("p", { class: "note" }, "Every try at one task, " + (found.source === "train" ? "in training step " + found.step : nameOf(found.source)) + ": what they did differently is what the rewards tell apart." + (left > 0 ? " The first " + members.length + " of " + found.group.length + " are shown." : "")),
-    opening(found.task), matrix(sets.flat(), numCommon), commonOf(members, numCommon), sets.map((set) => answeredAlike(set, members, numCommon)));
+    opening(found.task), memberTable(sets.flat(), numCommon), commonOf(members, numCommon), sets.map((set) => answeredAlike(set, members, numCommon)));
 }
 
 function commonTurns(members) {
@@ -47,7 +47,7 @@ function answeredIn(member, message) {
   return Math.max(0, ...places);
 }
 
-function matrix(members, numCommon) {
+function memberTable(members, numCommon) {
   const checks = checkColumns(members);
   const row = (member) => {
     const to = (turn, content, more) => make("a", { class: "cell", href: episodeAt(member, turn, more) }, content), last = member.turns.length;

@@ -121,7 +121,7 @@ function leave(isField) {
 }
 
 // To the field of this view that searches texts; from a view without one, to that of the episodes.
-function search() {
+function toSearch() {
   const field = document.getElementById("filter-search") || document.getElementById("filter-task");
   if (field) return field.focus();
   wantsSearch = true;
@@ -138,7 +138,7 @@ function keys(event) {
   const names = Object.keys(TABS), number = Number(event.key);
   if (number >= 1 && number <= names.length) go({}, names[number - 1]);
   else if (event.key === "t") theme();
-  else if (event.key === "/" ) { event.preventDefault(); search(); }
+  else if (event.key === "/" ) { event.preventDefault(); toSearch(); }
 }
 
 try { if (localStorage.getItem("theme")) theme(localStorage.getItem("theme")); } catch { /* as above */ }

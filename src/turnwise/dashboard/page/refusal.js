@@ -3,14 +3,14 @@
 import { badge, longText, make, readable } from "./dom.js";
 import { jsonOf } from "./json_view.js";
 
-const KINDS = { bad_json: "the call is not valid JSON", unclosed: "something was not closed", truncated: "cut off at the length limit", bad_call: "not a call", arguments_not_object: "the arguments are not an object",
+const REFUSALS = { bad_json: "the call is not valid JSON", unclosed: "something was not closed", truncated: "cut off at the length limit", bad_call: "not a call", arguments_not_object: "the arguments are not an object",
   faked_response: "it wrote a tool's reply itself", call_in_thought: "the call is inside a thought", empty: "nothing was written" };
-const AROUND = 1500;
+const WRITTEN_AROUND = 1500;
 
 // A malformed completion: the parser's complaint, and what was written with the place marked.
 export function malformedOf(error) {
   const { kind, message, written, place } = error;
-  const head = [badge(kind, "bad"), " ", make("b", {}, KINDS[kind] || ""), longText(message, "fault")];
+  const head = [badge(kind, "bad"), " ", make("b", {}, REFUSALS[kind] || ""), longText(message, "fault")];
   if (written === null || written === undefined) return make("div", { class: "malformed" }, head, make("p", { class: "note" }, "What was written is kept as token ids, and the model's tokenizer is not on this machine."));
   return make("div", { class: "malformed" }, head, make("p", { class: "note" }, "Written by the model" + (place === null ? ":" : "; " + lineAt(written, place) + ":")),
     place === null ? longText(written, "written") : markedAt(written, place));
@@ -26,7 +26,7 @@ function markedAt(text, place) {
   const end = Math.min(text.length, place + (/^(?:<[^<>\s]{1,20}>|[\p{L}\p{N}_]{1,40}|[\s\S])/u.exec(text.slice(place, place + 80)) || [""])[0].length);
   const body = make("pre", { class: "text written", dir: "ltr" });
   const show = (from, to) => body.replaceChildren(from ? "… " : "", readable(text.slice(from, place)), make("mark", { class: "wrong" }, text.slice(place, end) || "⟨end⟩"), readable(text.slice(end, to)), to < text.length ? " …" : "");
-  const from = Math.max(0, place - AROUND), to = Math.min(text.length, end + AROUND);
+  const from = Math.max(0, place - WRITTEN_AROUND), to = Math.min(text.length, end + WRITTEN_AROUND);
   show(from, to);
   if (!from && to === text.length) return body;
   const more = make("button", { type: "button", class: "more", onclick: () => { show(0, text.length); more.remove(); } }, "show all " + text.length.toLocaleString("en-US") + " characters");
@@ -36,14 +36,14 @@ function markedAt(text, place) {
 // The arguments of a call; of a call that the schema refused, those that its error names are marked.
 export function argumentsOf(call) {
   const named = call.result && call.result.cause === "bad_arguments" ? namedIn(call) : [];
-  return named.length ? marked(call.arguments, named.map(({ start, end }) => [start, end]), "arguments") : longText(call.arguments, "arguments");
+  return named.length ? markedText(call.arguments, named.map(({ start, end }) => [start, end]), "arguments") : longText(call.arguments, "arguments");
 }
 
 // The error of a call that the schema refused, with the names of its arguments marked.
 export function refusedOf(call) {
   const text = call.result.content, start = saidFrom(text);
   const hits = namedIn(call).flatMap(({ key }) => [...text.slice(start).matchAll(naming(key))].map((hit) => [start + hit.index + hit[1].length, start + hit.index + hit[1].length + key.length]));
-  return hits.length ? marked(text, hits, "result") : longText(text, "result");
+  return hits.length ? markedText(text, hits, "result") : longText(text, "result");
 }
 
 // The innermost arguments whose names are in the error.
@@ -68,7 +68,7 @@ function naming(key) {
   return new RegExp("('|\"|^|\\.)" + plain + "(?='|\"|:|\\.)", "g");
 }
 
-function marked(text, places, kind) {
+function markedText(text, places, kind) {
   const body = make("pre", { class: "text " + kind, dir: "ltr" });
   let at = 0;
   for (const [start, end] of [...places].sort((a, b) => a[0] - b[0])) {

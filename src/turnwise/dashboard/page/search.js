@@ -3,16 +3,16 @@
 import { make } from "./dom.js";
 import { moved } from "./place.js";
 
-const BEFORE = 40, AFTER = 100;
+const EXCERPT_BEFORE = 40, EXCERPT_AFTER = 100;
 
 // The terms of a search, each as the words that must follow one another.
 function termsOf(typed) {
-  const found = [...typed.matchAll(/"([^"]*)"?|([^\s"]+)/g)].map(([, phrase, word]) => folded(phrase || word || "").match(/[\p{L}\p{N}]+/gu) || []);
+  const found = [...typed.matchAll(/"([^"]*)"?|([^\s"]+)/g)].map(([, phrase, word]) => foldedText(phrase || word || "").match(/[\p{L}\p{N}]+/gu) || []);
   return found.filter((words) => words.length);
 }
 
 // Lower case and without accents; every character stays at its place.
-function folded(text) {
+function foldedText(text) {
   return /^[\x00-\x7f]*$/.test(text) ? text.toLowerCase() : [...text].map((sign) => sign.length > 1 ? sign : sign.normalize("NFD")[0].toLowerCase()[0]).join("");
 }
 
@@ -32,10 +32,10 @@ function passagesOf(found) {
 // The excerpt of an episode in which all terms occur; null of any other.
 export function excerptIn(found, typed) {
   const terms = termsOf(typed), passages = passagesOf(found);
-  if (!terms.length || !terms.every((term) => passages.some(({ text }) => patternOf([term]).test(folded(text))))) return null;
-  const { where, turn, text } = passages.find((passage) => patternOf(terms).test(folded(passage.text)));
-  const hits = [...folded(text).matchAll(patternOf(terms))], first = hits[0].index;
-  const start = Math.max(0, first - BEFORE), end = Math.max(first + AFTER, first + hits[0][0].length), parts = start ? [["…", false]] : [];
+  if (!terms.length || !terms.every((term) => passages.some(({ text }) => patternOf([term]).test(foldedText(text))))) return null;
+  const { where, turn, text } = passages.find((passage) => patternOf(terms).test(foldedText(passage.text)));
+  const hits = [...foldedText(text).matchAll(patternOf(terms))], first = hits[0].index;
+  const start = Math.max(0, first - EXCERPT_BEFORE), end = Math.max(first + EXCERPT_AFTER, first + hits[0][0].length), parts = start ? [["…", false]] : [];
   let at = start;
   for (const hit of hits.filter((each) => each.index + each[0].length <= end)) {
     parts.push([text.slice(at, hit.index), false], [text.slice(hit.index, hit.index + hit[0].length), true]);

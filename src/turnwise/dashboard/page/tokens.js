@@ -9,7 +9,7 @@ const CLIPS = { l: "clipped low", h: "clipped high", d: "clipped dual", x: "drop
 const ADVANTAGE_STEPS = [0, 0.5, 1], RATIO_STEPS = [0, 0.05, 0.18]; // of the logarithm of the ratio
 
 // The colours with the numbers they stand for.
-export function scale(kind, tokens) {
+export function tokenScale(kind, tokens) {
   const swatch = (shade, words) => make("span", { class: "token swatch " + shade }, words);
   const signed = (lows, highs) => [...lows.map((words, at) => swatch("minus" + (3 - at), words)), ...highs.map((words, at) => swatch("plus" + (at + 1), words))];
   const parts = {

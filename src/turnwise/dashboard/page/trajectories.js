@@ -10,7 +10,7 @@ import { excerptOf, isSearching, searchNote } from "./search.js";
 import { nameOf, playedFor } from "./source.js";
 
 const PAGE = 50, SEARCH_AGAIN_MS = 1000;
-const FOUND = { head: "found" }; // instead of the question, where episodes are searched for
+const FOUND_COLUMN = { head: "found" }; // instead of the question, where episodes are searched for
 const FILTERS = ["source", "task", "family", "difficulty", "low", "high", "success", "stop", "fault", "tool", "error", "check", "search", "sort"];
 
 export async function trajectories(runs, settings) {
@@ -19,7 +19,7 @@ export async function trajectories(runs, settings) {
   const asked = { run: run.name, first: settings.first, last: settings.last, offset: settings.offset, limit: PAGE };
   for (const name of FILTERS) asked[name] = settings[name];
   const [found, choices] = await Promise.all([listed(asked), ask("choices", { run: run.name })]);
-  const results = make("div", {}, resultsOf(found, settings, run));
+  const results = make("div", {}, listResults(found, settings, run));
   const section = make("section", {}, make("h2", {}, "Trajectories"), filters(runs, run, settings, choices), results);
   if (isSearching(found.search)) setTimeout(() => searchOn(results, asked, settings, run), SEARCH_AGAIN_MS);
   if (found.num_left_out) section.append(make("p", { class: "note", id: "left-out" }, "This file holds " + (choices.num_episodes - found.num_left_out).toLocaleString("en-US") + " of the run's " + choices.num_episodes.toLocaleString("en-US") + " episodes: failures of evaluations first, then the last steps."));
@@ -27,8 +27,8 @@ export async function trajectories(runs, settings) {
   return section;
 }
 
-function resultsOf(found, settings, run) {
-  const columns = COLUMNS.map((column) => found.search && column.key === "question" ? FOUND : column);
+function listResults(found, settings, run) {
+  const columns = COLUMNS.map((column) => found.search && column.key === "question" ? FOUND_COLUMN : column);
   return [pages(found, settings), searchNote(found.search), found.total ? sortHeads(table(columns.map((column) => column.head), found.rows.map((row) => rowOf(row, run, found.search)), { id: "list", class: "rows" }), columns, settings.sort)
     : make("p", { id: "list" }, "No episode fits.")];
 }
@@ -40,7 +40,7 @@ async function searchOn(results, asked, settings, run) {
   if (!results.isConnected) return;
   if (found) {
     const giveBack = hold(true);
-    results.replaceChildren(...make("div", {}, resultsOf(found, settings, run)).childNodes);
+    results.replaceChildren(...make("div", {}, listResults(found, settings, run)).childNodes);
     giveBack();
   }
   if (!found || isSearching(found.search)) setTimeout(() => searchOn(results, asked, settings, run), SEARCH_AGAIN_MS);
