@@ -208,19 +208,27 @@ def test_an_exported_file_is_searched_too(page: Any, folder: RunFolder, tmp_path
         wait_for_texts(page, "#list tbody td:nth-child(2)", tasks)
 
 
-NUMBERS = {"9": "9", "b": "185.48", "c": "$1,200.50", "d": "12%", "e": "about nine", "f": "", "g": "-3 EUR"}
+NUMBERS = {
+    **{"9": "9", "b": "185.48", "c": "$1,200.50", "d": "12%"},
+    **{"e": "10 or nine", "f": "", "g": "-3 EUR", "h": "about 9"},
+}
 """By task: its answer."""
 
 
-def test_answers_sort_as_numbers_and_texts_come_after(folder: RunFolder) -> None:
+@pytest.mark.parametrize("is_exported", [False, True])
+def test_answers_sort_as_numbers_and_texts_come_after(
+    page: Any, serve: Serve, folder: RunFolder, tmp_path: Path, is_exported: bool
+) -> None:
     episodes = [StoredEpisode(episode(task(name), [turn(0, said)]), FAILED) for name, said in NUMBERS.items()]
     play_step(folder, 0, episodes)
-    index = index_of(folder)
-    orders = {
-        sort: "".join(row["task"] for row in page_of(index, Filter(), sort=sort)["rows"])
-        for sort in ("answer", "-answer")
-    }
-    assert orders == {"answer": "g9dbcef", "-answer": "cbd9gef"}
+    if is_exported:
+        write_export(open_runs([folder.path], tmp_path / "cache"), tmp_path / "report.html")
+    url = f"file://{tmp_path}/report.html" if is_exported else serve(folder.path).url
+    for sort, wanted in (("answer", "g9dbcehf"), ("-answer", "cbd9ghef")):
+        page.goto("about:blank")
+        page.goto(f"{url}#/trajectories?sort={sort}")
+        page.wait_for_selector("#list a")
+        assert "".join(texts(page, "#list a")) == wanted
 
 
 def test_an_index_of_an_older_version_is_rebuilt(folder: RunFolder) -> None:

@@ -19,7 +19,7 @@ def conversation(index: Index, episode: int, pieces: Pieces) -> dict[str, Any]:
     """One episode with everything but its tokens. LookupError if there is no such episode."""
     record, row = _record(index, episode)
     played = record["trajectory"]
-    tools = _tools(index, row)
+    tools, rows = _tools(index, row), group(index, episode)
     return {
         "id": episode,
         "source": row["source"],
@@ -40,7 +40,8 @@ def conversation(index: Index, episode: int, pieces: Pieces) -> dict[str, Any]:
         "messages": messages_of(record, tools),
         "verdicts": [asdict(verdict) for verdict in verdicts(record, tools)],
         "tools": [{"name": tool.name, "server": tool.server} for tool in tools],
-        "group": group(index, episode),
+        "group": rows,
+        "num_members": len(rows),
         "elsewhere": of_task(index, row["task"]),
     }
 

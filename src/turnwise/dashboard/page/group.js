@@ -10,9 +10,8 @@ export async function groupView(run, settings) {
   const asked = { run, id: settings.id };
   const [members, found] = await Promise.all([ask("group", asked), ask("trajectory", asked)]);
   const numCommon = members.length > 1 ? commonTurns(members) : 0, sets = byAnswer(members);
-  const left = found.group.length - members.length;
   return make("section", { class: "conversation" }, make("p", { class: "note" }, make("a", { id: "back", href: moved({ group: "", turn: "" }) }, "‹ back to the episode"), " (Escape)"), make("h2", {}, "A group, member by member"),
-    make("p", { class: "note" }, "Every try at one task, " + (found.source === "train" ? "in training step " + found.step : nameOf(found.source)) + ": what they did differently is what the rewards tell apart." + (left > 0 ? " The first " + members.length + " of " + found.group.length + " are shown." : "")),
+    make("p", { class: "note" }, "Every try at one task, " + (found.source === "train" ? "in training step " + found.step : nameOf(found.source)) + ": what they did differently is what the rewards tell apart." + (members.length < found.num_members ? " " + members.length + " of its " + found.num_members + " members are shown." : "")),
     opening(found.task), memberTable(sets.flat(), numCommon), commonOf(members, numCommon), sets.map((set) => answeredAlike(set, members, numCommon)));
 }
 
