@@ -98,11 +98,14 @@ def test_every_cell_and_turn_of_a_group_leads_to_the_members_episode(page: Any, 
 def test_members_that_do_the_same_have_all_turns_in_common(page: Any, serve: Serve, tmp_path: Path) -> None:
     with new_run(tmp_path) as folder:
         same = [
-            replace(member(0), trajectory=replace(member(0).trajectory, episode_id=str(n))) for n in (0, 1)
+            replace(member(0), trajectory=replace(member(0).trajectory, episode_id=str(n))) for n in range(18)
         ]
         play_step(folder, 0, same)
     look(page, serve(folder.path), "trajectory", id=1, group=1)
-    assert page.inner_text("#common-turns summary") == "The first 2 turns are the same in all 2"
+    assert (
+        page.inner_text("#common-turns summary") == "The first 2 turns are the same in all 16 that are shown"
+    )
+    assert "16 of its 18 members are shown." in page.inner_text(".conversation")
     assert "It ends with the turns that all have in common." in page.inner_text(".side >> nth=1")
 
 

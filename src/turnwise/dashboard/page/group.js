@@ -12,7 +12,7 @@ export async function groupView(run, settings) {
   const numCommon = members.length > 1 ? commonTurns(members) : 0, sets = byAnswer(members);
   return make("section", { class: "conversation" }, make("p", { class: "note" }, make("a", { id: "back", href: moved({ group: "", turn: "" }) }, "‹ back to the episode"), " (Escape)"), make("h2", {}, "A group, member by member"),
     make("p", { class: "note" }, "Every try at one task, " + (found.source === "train" ? "in training step " + found.step : nameOf(found.source)) + ": what they did differently is what the rewards tell apart." + (members.length < found.num_members ? " " + members.length + " of its " + found.num_members + " members are shown." : "")),
-    opening(found.task), memberTable(sets.flat(), numCommon), commonOf(members, numCommon), sets.map((set) => answeredAlike(set, members, numCommon)));
+    opening(found.task), memberTable(sets.flat(), numCommon), commonOf(members, numCommon, found.num_members), sets.map((set) => answeredAlike(set, members, numCommon)));
 }
 
 function commonTurns(members) {
@@ -66,9 +66,9 @@ function checkColumns(members) {
   return names.map((name) => ({ head: "check: " + name, message: 0, read: (member) => { const [only] = member.verdicts; return only && name in only.checks ? make("span", { class: toneOf(only.checks[name]) }, MARKS.get(only.checks[name]).trim()) : ""; } }));
 }
 
-function commonOf(members, numCommon) {
+function commonOf(members, numCommon, numMembers) {
   if (members.length < 2) return "";
-  const all = "all " + members.length;
+  const all = "all " + members.length + (members.length < numMembers ? " that are shown" : "");
   if (!numCommon) return make("p", { id: "common-turns", class: "note" }, "They part at the first turn.");
   const words = numCommon === 1 ? "The first turn is the same in " + all : "The first " + numCommon + " turns are the same in " + all;
   return make("details", { id: "common-turns" }, make("summary", {}, words), members[0].turns.slice(0, numCommon).map((turn, place) => [userOf(turn), turnOf(turn, place, { address: episodeAt(members[0], place + 1) })]));
