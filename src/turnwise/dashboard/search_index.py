@@ -34,6 +34,7 @@ class SearchState:
     """How much of a run can be searched."""
 
     num_searched: int
+    """All of them where nothing can be searched: there is nothing to wait for."""
     num_episodes: int
     problem: str = ""
     """Why not all of what was typed is searched for; empty if all of it is."""
@@ -67,7 +68,7 @@ def state(index: Index, connection: sqlite3.Connection, typed: str) -> SearchSta
     ).fetchone()
     if not index.can_search:
         problem = "SQLite has no FTS5 on this machine, so texts cannot be searched. All else works."
-        return SearchState(num_searched, num_episodes, problem)
+        return SearchState(num_episodes, num_episodes, problem)
     num_terms = len(terms_of(typed))
     note = (
         f"Only the first {MAX_TERMS} of {num_terms} words are searched for." if num_terms > MAX_TERMS else ""
@@ -90,7 +91,7 @@ def excerpts(
             [row["file"] for row in rows],
         ).fetchall()
     )
-    found = [excerpt_of(_passages(index, names[row["file"]], row, pieces), typed) for row in rows]
+    found = [excerpt_of(_passages(index, names.get(row["file"], ""), row, pieces), typed) for row in rows]
     return [asdict(excerpt) if excerpt else None for excerpt in found]
 
 

@@ -54,11 +54,11 @@ export function excerptOf({ where, turn, parts }, run, id) {
 // How far the search is; nothing where it is complete.
 export function searchNote(search) {
   if (!search) return "";
-  const isPart = search.num_searched < search.num_episodes && !search.problem;
+  const isPart = search.num_searched < search.num_episodes;
   const far = isPart ? "Searched " + search.num_searched.toLocaleString("en-US") + " of " + search.num_episodes.toLocaleString("en-US") + " episodes so far." : "";
   return search.problem || far ? make("p", { id: "searched", class: "note", role: "status" }, [search.problem, far].filter(Boolean).join(" ")) : "";
 }
 
 export function isSearching(search) {
-  return Boolean(search && !search.problem && search.num_searched < search.num_episodes);
+  return Boolean(search && search.num_searched < search.num_episodes);
 }
