@@ -14,7 +14,7 @@ from typing import Any
 
 import uvicorn
 
-from turnwise.dashboard import conversation, episode_list, listing, series
+from turnwise.dashboard import conversation, episode_list, listing, search_index, series
 from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.listing import Filter
 from turnwise.dashboard.runs import ListedRun, Runs
@@ -67,7 +67,7 @@ def _tools() -> str:
 
 def _line(step: int, number: int, num_tokens: int) -> str:
     name, is_good = TOOLS[number % 4], number % 3 == 0
-    result = {"call_id": "0", "content": "x" * 200, "cause": "ok" if is_good else "tool_error"}
+    result = {"call_id": "0", "content": _result(number), "cause": "ok" if is_good else "tool_error"}
     turn = {
         "new_ids": list(range(num_tokens)),
         "completion": {
@@ -118,6 +118,15 @@ def _line(step: int, number: int, num_tokens: int) -> str:
     return json.dumps(record, separators=(",", ":"))
 
 
+def _result(number: int) -> str:
+    """About 600 characters of a tool's reply: 40 of 5,003 words, and numbers of this episode alone."""
+    rows = [
+        {"order_id": number * 7 + place, "item": f"item{(number * 31 + place * 97) % 5003}"}
+        for place in range(12)
+    ]
+    return json.dumps({"state": "shipped late", "orders": rows})
+
+
 def _traced(step: int, number: int) -> str:
     """Per-token figures of an episode's 40 tokens; values within a column are distinct."""
     logprobs = [-0.0125 * token for token in range(40)]
@@ -151,6 +160,14 @@ def answers(run: ListedRun, num_steps: int) -> float:
         "part of a task's id": Filter(task="sk-012"),
         "steps": Filter(first=num_steps // 2, last=num_steps // 2 + 50),
         "reward, nothing fits": Filter(low=0.4, high=0.6),
+        "tool and class of error": Filter(tool="search", error="tool_error"),
+        "any error of a tool": Filter(error="any"),
+        "failed check": Filter(check="tools"),
+        "search: in all episodes": Filter(search="shipped"),
+        "search: a phrase in all": Filter(search='"shipped late" order_id'),
+        "search: one in a hundred": Filter(search="item4007"),
+        "search: one number": Filter(search="It is 4242"),
+        "search: with a filter": Filter(search="shares of get_quote", family="quotes", is_success=False),
     }
     slowest = 0.0
     for name, wanted in filters.items():
@@ -171,7 +188,7 @@ def answers(run: ListedRun, num_steps: int) -> float:
     show("ratio histogram", lambda: series.histogram(run.index, "ratio"), 3)
     show("tools", lambda: traffic(run.index), 3)
     newest = episode_list.page(run.index, Filter())["rows"][0]["id"]
-    show("an episode", lambda: conversation.conversation(run.index, newest))
+    show("an episode", lambda: conversation.conversation(run.index, newest, Pieces(run.folder, "none")))
     show("its tokens", lambda: conversation.tokens(run.index, newest, {}, Pieces(run.folder, "none")))
     show("nothing new", run.index.refresh)
     return slowest
@@ -231,6 +248,11 @@ def main() -> None:
             f"{asked.steps:,} steps, {asked.trajectories:,} trajectories, {num_bytes / 1e6:,.0f} MB of lines"
         )
         print(f"read once in {seconds:.1f} s ({own:.1f} s of one core); the index takes {size / 1e6:,.0f} MB")
+        worked = time.process_time()
+        search_index.fill(run.index, run.pieces, seconds=float("inf"))
+        own, grown = time.process_time() - worked, run.index.path.stat().st_size - size
+        each = 1000 * grown / 1e6 / asked.trajectories
+        print(f"made searchable in {own:.1f} s of one core; that takes {each:.2f} MB per 1,000 episodes")
         slowest = answers(run, asked.steps)
         paint = first_paint(runs)
     print(f"goals: filter under {FILTER_GOAL_MS:g} ms, first paint under {PAINT_GOAL_MS:g} ms")

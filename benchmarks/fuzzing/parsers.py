@@ -46,6 +46,7 @@ from turnwise.runtime.line_splitter import LineSplitter
 from turnwise.runtime.retry_after import retry_after_seconds
 from turnwise.runtime.secret_values import spellings_of
 from turnwise.tasks import load
+from turnwise.tracking.run_facts import ShownRecipe
 from turnwise.types import Answer, Matcher
 
 
@@ -373,8 +374,8 @@ class Page:
         traffic(self._index)
         for row in page(self._index, Filter())["rows"]:
             with contextlib.suppress(LookupError):
-                conversation(self._index, row["id"])
-                side_by_side(self._index, row["id"])
+                conversation(self._index, row["id"], self._pieces)
+                side_by_side(self._index, row["id"], ShownRecipe(), self._pieces)
                 tokens(self._index, row["id"], {}, self._pieces)
 
 

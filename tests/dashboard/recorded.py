@@ -7,6 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tokenizers import Tokenizer
+
+from turnwise.chat import hermes
 from turnwise.config import Recipe
 from turnwise.diagnostics.health import find_alarms
 from turnwise.evaluate.report import EvaluationReport, write_report
@@ -14,6 +17,7 @@ from turnwise.evaluate.summary import record
 from turnwise.rewards import succeeded
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.runtime.atomic_write import write_json
+from turnwise.runtime.embedded_model import EMBEDDED_FOLDER
 from turnwise.tasks.load import save
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.update.tokens import TokenFigures, write_tokens
@@ -78,6 +82,13 @@ def turn(
         engine_seconds=0.5,
         tool_seconds=sum(result.seconds for _, _, result in calls),
     )
+
+
+def malformed(written: str) -> Turn:
+    """The turn of a completion that the parser refuses, with its tokens."""
+    ids = tuple(Tokenizer.from_file(str(EMBEDDED_FOLDER / "tokenizer.json")).encode(written).ids)
+    made = turn(0, error=hermes.read_turn(written).error)
+    return replace(made, completion=replace(made.completion, token_ids=ids, logprobs=(-0.5,) * len(ids)))
 
 
 def result(

@@ -102,6 +102,15 @@ def texts(page: Any, selector: str) -> list[str]:
     return found
 
 
+def wait_for_texts(page: Any, selector: str, wanted: list[str]) -> None:
+    """Wait until the elements have these texts, in any order."""
+    for _ in range(200):
+        if sorted(texts(page, selector)) == sorted(wanted):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError((texts(page, selector), wanted))
+
+
 def readout(page: Any, chart: str) -> dict[str, str]:
     """The exact value that the chart's readout shows for every line."""
     script = "(items) => items.map((item) => [item.dataset.label, item.querySelector('.number').title])"

@@ -17,6 +17,10 @@ def has_cause(row: Row, cause: str) -> bool:
     return any(result["cause"] == cause for turn in turns for result in turn["results"])
 
 
+def words(row: Row) -> list[str]:
+    return [turn["parsed"]["text"] for turn in row["trajectory"]["turns"]]
+
+
 def steps_done(row: Row) -> int:
     return (
         int(row["step"])
@@ -38,6 +42,9 @@ FILTERS: dict[str, tuple[str, Callable[[Row], bool]]] = {
     "stop": ("max_turns", lambda row: row["trajectory"]["stop"] == "max_turns"),
     "fault": ("model", lambda row: has_cause(row, "tool_error")),
     "tool": ("send", lambda row: "send" in calls(row)),
+    "error": ("timeout", lambda row: has_cause(row, "timeout")),
+    "check": ("ending", lambda row: row["trajectory"]["stop"] == "max_turns"),
+    "search": ("I do_not know", lambda row: "I do not know" in words(row)),
 }
 """By the name of the field: a value, and whether an episode of the files passes the filter."""
 
@@ -55,7 +62,7 @@ def test_every_filter_leaves_the_episodes_that_fit(page: Any, served: Served) ->
             field.fill(value)
             field.press("Enter")
         page.wait_for_selector(f"#total .number:text-is('{len(wanted)}')")
-        assert sorted(texts(page, "#list tbody a")) == wanted, name
+        assert sorted(texts(page, "#list tbody td:nth-child(2)")) == wanted, name
         page.click("#clear")
         page.wait_for_selector(f"#total .number:text-is('{len(rows)}')")
 
@@ -127,13 +134,13 @@ def test_an_episode_shows_its_calls_its_group_and_the_same_task_at_other_steps(
     page.click("#side")
     page.wait_for_selector(".side >> nth=1")
     assert "What does ace cost?" in page.inner_text("main")
-    assert texts(page, ".side h3 a") == ["ace/0.0", "ace/0.1"]
+    assert texts(page, ".side > h3 a") == ["ace/0.0", "ace/0.1"]
     right, wrong = texts(page, ".side")
     for words in ("reward 1", "outcome 1, format 1", "51.9"):
         assert words in right
     for words in ("reward 0", "tool_error", "I do not know"):
         assert words in wrong
-    page.click(".side h3 a >> nth=0")
+    page.click(".side > h3 a >> nth=0")
     page.wait_for_selector("#turn-2")
     assert page.inner_text("#reward") == "1"
 

@@ -164,4 +164,5 @@ def test_hostile_text_stays_text_in_an_episode_its_tokens_and_its_group(page: An
         check_words(page, 1)
         page.click("#side")
         page.wait_for_selector(".side")
+        page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
         check_words(page, 6)

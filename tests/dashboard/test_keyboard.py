@@ -83,7 +83,8 @@ def test_the_focus_stays_on_the_chosen_view_or_run(page: Any, served: Served) ->
 def test_enter_opens_an_episode_and_its_group_and_escape_leaves_them(page: Any, served: Served) -> None:
     look(page, served, "trajectories")
     page.keyboard.press("/")
-    assert active(page) == "filter-task"
+    assert active(page) == "filter-search"
+    tab_to(page, "#filter-task")
     page.keyboard.type("ace")
     page.keyboard.press("Enter")
     page.wait_for_selector("#total .number:text-is('10')")

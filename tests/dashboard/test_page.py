@@ -43,7 +43,7 @@ def test_tokens_are_coloured_by_log_prob_mask_advantage_and_ratio(page: Any, ser
     assert "Advantage -0.5 for every token" in page.inner_text(".settings")
     page.select_option("#tokens", "ratio")
     page.wait_for_selector("#turn-1 .token.plus3")
-    tokens = page.query_selector_all(".token")
+    tokens = page.query_selector_all(".tokens .token")
     shades = [token.get_attribute("class").removeprefix("token ") for token in tokens]
     clipped = ["null0", "plus3 stopped", "minus3 stopped", "null0"]
     assert shades == [*clipped, "plus1", "minus1", "null0", "plus3 stopped"]

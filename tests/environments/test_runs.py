@@ -18,6 +18,7 @@ from turnwise.commands.sft import warm_up
 from turnwise.config import Recipe
 from turnwise.dashboard.conversation import conversation
 from turnwise.dashboard.index import Index
+from turnwise.dashboard.token_texts import Pieces
 from turnwise.evaluate.playing import evaluate_recipe
 from turnwise.rollout.store import read_episodes
 
@@ -92,12 +93,13 @@ def test_the_pages_of_a_run_show_what_the_environment_said_and_scored(run: tw.Ru
     place = next(place for place, one in enumerate(stored) if len(one.trajectory.turns) > 1)
     index = Index(run.path, tmp_path)
     index.refresh()
-    shown = [conversation(index, number) for number in range(1, len(stored) + 1)]
+    pieces = Pieces(run.path, "none")
+    shown = [conversation(index, number, pieces) for number in range(1, len(stored) + 1)]
     said = {one["episode"]: [turn["user"] for turn in one["turns"]] for one in shown}
     expected = stored[place].trajectory
     assert said[expected.episode_id] == [turn.user for turn in expected.turns]
     assert all(set(one["scores"]) == {"outcome", "close"} for one in shown)
-    everything = [conversation(index, number) for number in range(1, len(run.episodes()) + 1)]
+    everything = [conversation(index, number, pieces) for number in range(1, len(run.episodes()) + 1)]
     ended = {one["stop"]: one["last_reply"] for one in everything}
     assert ended.pop("ended") == "right"
     assert set(ended.values()) == {""}

@@ -8,17 +8,18 @@ from typing import Any
 from turnwise.dashboard.episodes import fault_of, messages_of, tools_of, verdicts
 from turnwise.dashboard.index import Index, offer
 from turnwise.dashboard.listing import members, of_task
+from turnwise.dashboard.malformed import place_of
 from turnwise.dashboard.token_credit import group_advantage, traced, why_not
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.tracking.run_facts import ShownRecipe
 from turnwise.types import Tool
 
 
-def conversation(index: Index, episode: int) -> dict[str, Any]:
+def conversation(index: Index, episode: int, pieces: Pieces) -> dict[str, Any]:
     """One episode with everything but its tokens. LookupError if there is no such episode."""
     record, row = _record(index, episode)
     played = record["trajectory"]
-    tools = _tools(index, row)
+    tools, rows = _tools(index, row), group(index, episode)
     return {
         "id": episode,
         "source": row["source"],
@@ -33,13 +34,14 @@ def conversation(index: Index, episode: int) -> dict[str, Any]:
         "last_reply": played.get("last_reply", ""),
         "seconds": played["seconds"],
         "queue_seconds": played["queue_seconds"],
-        "turns": [_turn(turn) for turn in played["turns"]],
+        "turns": [_turn(turn, pieces) for turn in played["turns"]],
         "probes": played["probes"],
         "losses": played["losses"],
         "messages": messages_of(record, tools),
         "verdicts": [asdict(verdict) for verdict in verdicts(record, tools)],
         "tools": [{"name": tool.name, "server": tool.server} for tool in tools],
-        "group": group(index, episode),
+        "group": rows,
+        "num_members": len(rows),
         "elsewhere": of_task(index, row["task"]),
     }
 
@@ -56,22 +58,45 @@ def group(index: Index, episode: int) -> list[dict[str, Any]]:
         return [dict(row) for row in rows]
 
 
-def side_by_side(index: Index, episode: int, *, limit: int = 16) -> list[dict[str, Any]]:
+def side_by_side(
+    index: Index, episode: int, recipe: ShownRecipe, pieces: Pieces, *, limit: int = 16
+) -> list[dict[str, Any]]:
     """The turns and the outcome of the first `limit` members of the episode's group."""
-    found = []
+    found, rows = [], group(index, episode)
     for member in members(index, episode)[:limit]:
         record, row = _record(index, member)
-        turns = [_turn(turn) for turn in record["trajectory"]["turns"]]
-        keys = ("id", "episode", "reward", "is_success", "stop", "num_tokens", "seconds")
+        turns = [_turn(turn, pieces) for turn in record["trajectory"]["turns"]]
+        keys = ("id", "episode", "reward", "is_success", "stop", "num_tokens", "seconds", "answer")
         found.append(
             {
                 **{key: row[key] for key in keys},
+                "answer_number": row["answer_number"],
+                "advantage": _advantage(index, row, record, rows, recipe),
+                "verdicts": [asdict(verdict) for verdict in verdicts(record, _tools(index, row))],
                 "parts": record["reward"]["parts"],
                 "turns": turns,
                 "last_reply": record["trajectory"].get("last_reply", ""),
             }
         )
     return found
+
+
+def _advantage(
+    index: Index,
+    row: Mapping[str, Any],
+    record: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    recipe: ShownRecipe,
+) -> float | None:
+    """The mean of the advantages that the update used, else the one that the group's rewards give."""
+    if row["source"] != "train":
+        return None
+    lengths = [len(turn["completion"]["token_ids"]) for turn in record["trajectory"]["turns"]]
+    updates = traced(index, row, lengths)
+    if updates is None:
+        return group_advantage(rows, row["id"], recipe)[0]
+    known = [value for turn in updates for value in turn["advantages"] if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def tokens(index: Index, episode: int, recipe: ShownRecipe, pieces: Pieces) -> dict[str, Any]:
@@ -114,14 +139,14 @@ def _record(index: Index, episode: int) -> tuple[dict[str, Any], dict[str, Any]]
     return index.line(row["file"], row["offset"], row["length"]), dict(row)
 
 
-def _turn(turn: Mapping[str, Any]) -> dict[str, Any]:
+def _turn(turn: Mapping[str, Any], pieces: Pieces) -> dict[str, Any]:
     calls = [_call(number, call, turn["results"]) for number, call in enumerate(turn["parsed"]["calls"])]
     return {
         "user": turn.get("user", ""),
         "message": turn.get("message", 0),
         "text": turn["parsed"]["text"],
         "reasoning": turn["parsed"]["reasoning"],
-        "error": turn["parsed"]["error"],
+        "error": _error(turn, pieces),
         "calls": calls,
         "num_prompt_tokens": len(turn["new_ids"]),
         "num_tokens": len(turn["completion"]["token_ids"]),
@@ -130,6 +155,16 @@ def _turn(turn: Mapping[str, Any]) -> dict[str, Any]:
         "engine_seconds": turn["engine_seconds"],
         "tool_seconds": turn["tool_seconds"],
     }
+
+
+def _error(turn: Mapping[str, Any], pieces: Pieces) -> dict[str, Any] | None:
+    """The parser's complaint, with what was written and the place of it; `written` is None if not known."""
+    error = turn["parsed"]["error"]
+    if error is None:
+        return None
+    written = pieces.text(turn["completion"]["token_ids"])
+    place = place_of(written, str(error["kind"])) if written else None
+    return {"kind": error["kind"], "message": error["message"], "written": written, "place": place}
 
 
 def _call(number: int, call: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

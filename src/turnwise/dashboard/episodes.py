@@ -1,5 +1,7 @@
 """Parse a line of a trajectory file into the rows that the index keeps."""
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,13 @@ from turnwise.types import Cause, Fault, Reward, Tool, Trajectory
 
 MAX_LISTED_CHARS = 120
 """The most characters of a question or an answer in the list; every filter reads past them."""
+
+_NUMBER = re.compile(
+    r"(?P<sign>[+-]?)\s?[$€£¥]?\s?(?P<digits>(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))(?:[eE][+-]?\d+)?)"
+    r"(?:\s?[%°]\w?|\s?[^\W\d_]{1,12}(?:/\w{1,12})?)?\.?",
+    re.ASCII,
+)
+"""A number with its currency or unit. Not a text that only contains a number."""
 
 _TRAJECTORY = TypeAdapter(Trajectory)
 _TOOLS = TypeAdapter(tuple[Tool, ...])
@@ -59,8 +68,13 @@ class EpisodeRow:
     answer: str
     """What the model said to the first message that failed, else to the last; `expected` is the truth."""
     expected: str
+    answer_number: float | None
+    """The answer as a number, to sort by; None if it is another text. The same for `expected_number`."""
+    expected_number: float | None
     failed_check: str
     """The first check that failed; empty if none did, or if the truth cannot be evaluated."""
+    messages: str
+    """For each message of a conversation, `1` if it succeeded, else `0`; empty if it has only one."""
     calls: tuple[CallRow, ...]
 
 
@@ -97,7 +111,10 @@ def episode_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> EpisodeRow:
         question=_line(_question(task, message)),
         answer=_line(verdict.said),
         expected=_line(verdict.expected or ""),
+        answer_number=_number(verdict.said),
+        expected_number=_number(verdict.expected or ""),
         failed_check=verdict.failed,
+        messages="".join(str(int(held)) for held in messages_of(record, tools)),
         calls=calls,
     )
 
@@ -110,6 +127,13 @@ def _question(task: Mapping[str, Any], message: int) -> str:
         return next(str(part["content"]) for part in reversed(task["prompt"]) if part["role"] == "user")
     except (LookupError, TypeError, StopIteration):
         return ""
+
+
+def _number(words: str) -> float | None:
+    """The value of a text that is a number, with or without a unit: `-1,234.5 USD`, `$3`, `12%`."""
+    found = _NUMBER.fullmatch(words.strip()[:MAX_LISTED_CHARS])
+    value = float((found["sign"] + found["digits"]).replace(",", "")) if found else math.inf
+    return value if math.isfinite(value) else None
 
 
 def _line(words: str) -> str:

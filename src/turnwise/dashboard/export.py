@@ -12,7 +12,6 @@ from turnwise.dashboard import conversation, episode_list, evaluations, listing,
 from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
 from turnwise.dashboard.runs import ListedRun, Runs
 from turnwise.dashboard.server import OF_DAMAGED_FILES, as_json
-from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
 
 logger = logging.getLogger(__name__)
@@ -117,7 +116,7 @@ def _pairs(names: list[str]) -> list[tuple[str, str]]:
 
 def _episodes(run: ListedRun) -> dict[str, Any]:
     """As many episodes as fit; their groups contain only exported episodes."""
-    index, pieces = run.index, Pieces(run.folder, run.recipe.model.path)
+    index, pieces = run.index, run.pieces
     failures = listing.Filter(is_success=False)
     sources = [choice["value"] for choice in listing.choices(index)["source"] if choice["value"] != "train"]
     rows: dict[int, dict[str, Any]] = {}
@@ -128,7 +127,7 @@ def _episodes(run: ListedRun) -> dict[str, Any]:
     num_bytes = 0
     for number, row in list(rows.items())[:NUM_EPISODES]:
         try:
-            whole = conversation.conversation(index, number)
+            whole = conversation.conversation(index, number, pieces)
             tokens = conversation.tokens(index, number, run.recipe, pieces)
             size = len(json.dumps(whole)) + len(json.dumps(tokens))
         except (LookupError, ValueError, *OF_DAMAGED_FILES) as error:
@@ -137,8 +136,13 @@ def _episodes(run: ListedRun) -> dict[str, Any]:
         if num_bytes + size > MAX_BYTES:  # a smaller one may still fit
             continue
         num_bytes += size
-        tools = sorted({call["name"] for turn in whole["turns"] for call in turn["calls"]})
-        kept["rows"].append({**row, "tools": tools})
+        calls = {
+            (call["name"], call["result"]["cause"])
+            for turn in whole["turns"]
+            for call in turn["calls"]
+            if call["result"]
+        }
+        kept["rows"].append({**row, "calls": sorted(calls)})
         kept["trajectory"][number] = whole
         kept["tokens"][number] = tokens
     present = kept["trajectory"].keys()
@@ -146,7 +150,6 @@ def _episodes(run: ListedRun) -> dict[str, Any]:
         whole["group"] = [member for member in whole["group"] if member["id"] in present]
         whole["elsewhere"] = [episode for episode in whole["elsewhere"] if episode["id"] in present]
         if whole["group"][0]["id"] == number:
-            kept["group"][number] = [
-                member for member in conversation.side_by_side(index, number) if member["id"] in present
-            ]
+            members = conversation.side_by_side(index, number, run.recipe, pieces)
+            kept["group"][number] = [member for member in members if member["id"] in present]
     return kept

@@ -22,7 +22,7 @@ from typing import Any
 
 from turnwise.dashboard.appended_file import Mark, is_same, mark_at, read_at
 from turnwise.dashboard.episodes import episode_of, text, tools_of
-from turnwise.dashboard.tables import NEW_FILE, connect, forget, new_row, prepare, transaction
+from turnwise.dashboard.tables import NEW_FILE, add_words, connect, forget, new_row, prepare, transaction
 from turnwise.runtime.regular_files import Damaged, FileLine, lines_from, names_in
 from turnwise.tracking.json_lines import plain
 from turnwise.types import Tool
@@ -74,6 +74,8 @@ class Index:
         self._damaged: dict[str, str] = {}
         self._fault = ""
         prepare(self.path)
+        self.can_search = add_words(self.path)
+        """Whether SQLite has FTS5 here, so that texts can be searched."""
 
     @property
     def problems(self) -> list[str]:

@@ -4,8 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnwise.dashboard.index import Index
+from turnwise.types import Cause
 
 MAX_PAGE = 200
+
+ANY_ERROR = "any"
+"""The value of `error` that stands for every class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +30,19 @@ class Filter:
     stop: str = ""
     fault: str = ""
     tool: str = ""
+    error: str = ""
+    """A class of failed calls (`timeout`, `bad_arguments`, …) or `any`; with `tool`, of its calls only."""
+    check: str = ""
+    """The first check that failed: `answer`, `tools`, `writes`, …"""
+    search: str = ""
+    """Words and "quoted phrases" that all occur in what the user, the model and the tools said."""
 
 
 def choices(index: Index) -> dict[str, Any]:
-    """The values that each filter can take, with counts: of calls for `tool`, else of episodes."""
+    """The values of each filter, with counts: of calls for `tool` and `error`, else of episodes."""
     with index.reading() as connection:
         found: dict[str, Any] = {}
-        for column in ("source", "family", "difficulty", "stop", "fault"):
+        for column in ("source", "family", "difficulty", "stop", "fault", "failed_check"):
             rows = connection.execute(
                 f"SELECT {column} AS value, count(*) AS num FROM episodes GROUP BY {column} ORDER BY {column}"  # noqa: S608
             )
@@ -41,6 +51,8 @@ def choices(index: Index) -> dict[str, Any]:
             "SELECT tool AS value, count(*) AS num FROM calls GROUP BY tool ORDER BY tool"
         )
         found["tool"] = [dict(row) for row in rows]
+        rows = connection.execute("SELECT cause AS value, count(*) AS num FROM calls GROUP BY cause")
+        found["error"] = [dict(row) for row in rows if row["value"] != Cause.OK]
         [found["num_episodes"]] = connection.execute("SELECT count(*) FROM episodes").fetchone()
         [num_bad] = connection.execute("SELECT sum(num_bad) FROM files").fetchone()
         found["num_bad_lines"] = num_bad or 0
@@ -75,7 +87,7 @@ def of_task(index: Index, task: str) -> list[dict[str, Any]]:
 
 
 def condition(wanted: Filter) -> tuple[str, list[Any]]:
-    """The WHERE clause of a filter, and the values to bind."""
+    """The WHERE clause of a filter, and the values to bind; `hits` has the ids that a search finds."""
     asked: list[tuple[str, Any]] = [
         ("source = ?", wanted.source or None),
         ("step >= ?", wanted.first),
@@ -88,7 +100,20 @@ def condition(wanted: Filter) -> tuple[str, list[Any]]:
         ("is_success = ?", wanted.is_success),
         ("stop = ?", wanted.stop or None),
         ("fault = ?", wanted.fault or None),
-        ("id IN (SELECT episode FROM calls WHERE tool = ?)", wanted.tool or None),
+        ("failed_check = ?", wanted.check or None),
+        ("+id IN (SELECT id FROM hits) AND ?", True if wanted.search else None),
     ]
     chosen = [(words, value) for words, value in asked if value is not None]
-    return " AND ".join(words for words, _ in chosen) or "1", [value for _, value in chosen]
+    calls, values = _calls(wanted)
+    conditions = [words for words, _ in chosen] + calls
+    return " AND ".join(conditions) or "1", [value for _, value in chosen] + values
+
+
+def _calls(wanted: Filter) -> tuple[list[str], list[str]]:
+    """The condition that an episode has a call to the tool, with the error, or both."""
+    asked = [("tool = ?", [wanted.tool])] if wanted.tool else []
+    if wanted.error:
+        asked.append(("cause <> 'ok'", []) if wanted.error == ANY_ERROR else ("cause = ?", [wanted.error]))
+    where = " AND ".join(words for words, _ in asked)
+    values = [value for _, bound in asked for value in bound]
+    return ([f"id IN (SELECT episode FROM calls WHERE {where})"] if asked else []), values  # noqa: S608

@@ -7,9 +7,10 @@ PAGE = files("turnwise.dashboard") / "page"
 UPLOT = files("turnwise.dashboard") / "vendor" / "uplot"
 
 MODULES = (
-    *("dom", "recorded", "api", "place", "source", "hold", "axes", "ink", "csv", "take_away"),
+    *("dom", "place", "search", "recorded", "api", "source", "hold", "axes", "ink", "csv", "take_away"),
     *("chart", "drill", "seeds", "curves", "heat", "intervals"),
-    *("figures", "panels", "overview", "health", "columns", "trajectories", "tokens", "conversation"),
+    *("figures", "panels", "overview", "health", "columns", "trajectories", "tokens"),
+    *("json_view", "refusal", "turn", "group", "conversation"),
     *("tools", "evaluations", "tasks", "run_differences", "run_table", "run_bar", "main"),
 )
 """In dependency order: a module comes after those that it imports."""

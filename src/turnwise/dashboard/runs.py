@@ -1,5 +1,6 @@
 """The runs under some paths, each with its row, its index and its standing; new ones as they appear."""
 
+import functools
 import logging
 import os
 import tempfile
@@ -12,6 +13,7 @@ from typing import Any
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.run_row import RowReader, RunRow, Scalar, differing
 from turnwise.dashboard.series import last_step, latest
+from turnwise.dashboard.token_texts import Pieces
 from turnwise.diagnostics.health import CHECKS
 from turnwise.tracking.failed_starts import FailedStart, read_failed_starts
 from turnwise.tracking.run_facts import RunFacts, ShownRecipe, read_facts
@@ -52,6 +54,11 @@ class ListedRun:
     @property
     def recipe(self) -> ShownRecipe:
         return self.facts.recipe
+
+    @functools.cached_property
+    def pieces(self) -> Pieces:
+        """The texts of tokens, by the run's tokenizer if it is on this machine."""
+        return Pieces(self.folder, self.recipe.model.path)
 
     def refresh(self, *, seconds: float) -> bool:
         """Update the index for about `seconds`; return whether anything changed.

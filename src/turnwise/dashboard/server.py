@@ -5,7 +5,6 @@ import json
 import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -21,7 +20,6 @@ from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
 from turnwise.dashboard.runs import ListedRun, Runs
 from turnwise.dashboard.task_files import report_of
-from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
 from turnwise.dashboard.watch import Watch
 from turnwise.tracking.json_lines import plain
@@ -119,7 +117,6 @@ class Answers:
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
-        self._pieces: dict[Path, Pieces] = {}
         self._choices: dict[str, tuple[int, Any]] = {}
 
     def runs(self, asked: Asked) -> Any:
@@ -165,21 +162,25 @@ class Answers:
             stop=asked.text("stop"),
             fault=asked.text("fault"),
             tool=asked.text("tool"),
+            error=asked.text("error"),
+            check=asked.text("check"),
+            search=asked.text("search"),
         )
         place = {"offset": asked.whole("offset") or 0, "limit": asked.whole("limit") or 50}
-        return episode_list.page(asked.run.index, wanted, sort=asked.text("sort", "newest"), **place)
+        pieces = asked.run.pieces if wanted.search else None
+        sort = asked.text("sort", "newest")
+        return episode_list.page(asked.run.index, wanted, sort=sort, pieces=pieces, **place)
 
     def trajectory(self, asked: Asked) -> Any:
-        return conversation.conversation(asked.run.index, asked.episode)
+        return conversation.conversation(asked.run.index, asked.episode, asked.run.pieces)
 
     def group(self, asked: Asked) -> Any:
-        return conversation.side_by_side(asked.run.index, asked.episode)
+        run = asked.run
+        return conversation.side_by_side(run.index, asked.episode, run.recipe, run.pieces)
 
     def tokens(self, asked: Asked) -> Any:
         run = asked.run
-        if run.folder not in self._pieces:
-            self._pieces[run.folder] = Pieces(run.folder, run.recipe.model.path)
-        return conversation.tokens(run.index, asked.episode, run.recipe, self._pieces[run.folder])
+        return conversation.tokens(run.index, asked.episode, run.recipe, run.pieces)
 
     def tools(self, asked: Asked) -> Any:
         return traffic(asked.run.index, source=asked.text("source", "train"), **asked.steps)

@@ -9,7 +9,7 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-VERSION = 5
+VERSION = 6
 """The schema's version: an index of another version is rebuilt."""
 
 NEW_FILE = "INSERT INTO files (name, inode, offset, tail, num_bad) VALUES (?, 0, 0, '', 0)"
@@ -23,11 +23,12 @@ CREATE TABLE times (step INTEGER PRIMARY KEY, time REAL);
 CREATE TABLE histograms (name TEXT, step INTEGER, edges TEXT, counts TEXT, PRIMARY KEY (name, step));
 CREATE TABLE alarms (step INTEGER, name TEXT, level TEXT, value REAL, threshold REAL, message TEXT);
 CREATE TABLE offers (file INTEGER, digest TEXT, offset INTEGER, length INTEGER, PRIMARY KEY (file, digest));
-CREATE TABLE episodes (id INTEGER PRIMARY KEY, file INTEGER, offset INTEGER, length INTEGER, digest TEXT,
-  source TEXT, step INTEGER, task TEXT, family TEXT, difficulty TEXT, episode TEXT, reward REAL,
+CREATE TABLE episodes (id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER, offset INTEGER, length INTEGER,
+  digest TEXT, source TEXT, step INTEGER, task TEXT, family TEXT, difficulty TEXT, episode TEXT, reward REAL,
   is_success INTEGER, stop TEXT, fault TEXT, num_turns INTEGER, num_calls INTEGER, num_tokens INTEGER,
   seconds REAL, engine_seconds REAL, tool_seconds REAL,
-  question TEXT, answer TEXT, expected TEXT, failed_check TEXT);
+  question TEXT, answer TEXT, expected TEXT, answer_number REAL, expected_number REAL, failed_check TEXT,
+  messages TEXT);
 CREATE INDEX episodes_step ON episodes (step);
 CREATE INDEX episodes_task ON episodes (task, step);
 CREATE INDEX episodes_file ON episodes (file);
@@ -35,13 +36,19 @@ CREATE TABLE calls (episode INTEGER, file INTEGER, source TEXT, step INTEGER, to
   cause TEXT, seconds REAL, num_retries INTEGER);
 CREATE INDEX calls_tool ON calls (source, tool, seconds, step, cause, num_retries, server);
 CREATE INDEX calls_server ON calls (source, server, seconds, step);
-CREATE INDEX calls_name ON calls (tool, episode);
+CREATE INDEX calls_name ON calls (tool, cause, episode);
+CREATE INDEX calls_cause ON calls (cause, episode);
 CREATE INDEX calls_episode ON calls (episode, tool);
 CREATE INDEX calls_file ON calls (file);
 CREATE TABLE traces (step INTEGER, episode TEXT, file INTEGER, offset INTEGER, length INTEGER,
   PRIMARY KEY (step, episode)) WITHOUT ROWID;
 CREATE INDEX traces_file ON traces (file);
+CREATE TABLE searched (episode INTEGER);
+INSERT INTO searched VALUES (0);
 """
+
+_WORDS = "CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(body, content='', columnsize=0)"
+"""The texts of episodes by their id, without a copy of them. `searched` has the last id that is in it."""
 
 
 def prepare(path: Path) -> None:
@@ -56,6 +63,18 @@ def prepare(path: Path) -> None:
         file.unlink(missing_ok=True)
     with contextlib.closing(connect(path)) as connection:
         connection.executescript(f"{_TABLES} PRAGMA user_version = {VERSION};")
+
+
+def add_words(path: Path) -> bool:
+    """Create the table of the full-text search; return whether this SQLite has one."""
+    try:
+        with contextlib.closing(connect(path)) as connection:
+            connection.execute(_WORDS)
+            connection.execute("SELECT rowid FROM words WHERE words MATCH 'x'")
+            return True
+    except sqlite3.OperationalError as error:
+        logger.info("%s: no full-text search: %s", path, error)
+        return False
 
 
 def connect(path: Path) -> sqlite3.Connection:

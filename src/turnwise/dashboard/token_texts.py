@@ -1,5 +1,6 @@
 """The text of single token ids, if the model's tokenizer is on this machine."""
 
+import functools
 import logging
 import os
 from collections.abc import Sequence
@@ -16,8 +17,14 @@ class Pieces:
     """The text of single tokens. Nothing is downloaded: viewing a run must not use the network."""
 
     def __init__(self, run: Path, model: str) -> None:
-        self._tokenizer = _open(run, model)
+        self._run = run
+        self._model = model
         self._known: dict[int, str] = {}
+
+    @functools.cached_property
+    def _tokenizer(self) -> Any:
+        """Read at first need: a large one takes a second."""
+        return _open(self._run, self._model)
 
     @property
     def exist(self) -> bool:
@@ -30,6 +37,12 @@ class Pieces:
         for number in set(ids) - self._known.keys():
             self._known[number] = self._tokenizer.decode([number], skip_special_tokens=False)
         return [self._known[number] for number in ids]
+
+    def text(self, ids: Sequence[int]) -> str | None:
+        """The text of ids that follow one another, as the model wrote it; None without a tokenizer."""
+        if self._tokenizer is None:
+            return None
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
 
 
 def _open(run: Path, model: str) -> Any:

@@ -1,4 +1,4 @@
-"""A thread that keeps the rows and indexes of runs up to date and notifies waiting pages."""
+"""A thread that keeps the rows, indexes and searches of runs up to date and notifies waiting pages."""
 
 import asyncio
 import logging
@@ -6,8 +6,9 @@ import sqlite3
 import threading
 import time
 
+from turnwise.dashboard import search_index
 from turnwise.dashboard.run_row import RunRow
-from turnwise.dashboard.runs import Runs
+from turnwise.dashboard.runs import ListedRun, Runs
 
 logger = logging.getLogger(__name__)
 
@@ -68,5 +69,14 @@ class Watch:
             is_behind = any(run.index.is_behind for run in opened)
             self.version += self.is_whole == is_behind
             self.is_whole = not is_behind
+            is_filling = any(self._fill(run) for run in opened if not run.index.is_behind)
             number += 1
-            self._stop.wait(0 if is_behind else self._seconds)
+            self._stop.wait(0 if is_behind or is_filling else self._seconds)
+
+    def _fill(self, run: ListedRun) -> bool:
+        """Make more episodes searchable; return whether there were any."""
+        try:
+            return search_index.fill(run.index, run.pieces, seconds=self._seconds / 2)
+        except Exception as error:  # one bad folder must not stop the others
+            logger.info("%s: episodes were not made searchable this time", run.name, exc_info=error)
+            return False

@@ -20,9 +20,11 @@ export function orders() {
 }
 
 // Each head becomes a button: the first click shows the largest number or the first letter, the second reverses.
-export function sortHeads(list, sort = "newest") {
+export function sortHeads(list, columns, sort = "newest") {
   list.querySelectorAll("th").forEach((head, place) => {
-    const { up, down, isNumber } = COLUMNS[place], [first, second] = isNumber ? [down, up] : [up, down];
+    const { up, down, isNumber } = columns[place];
+    if (!up) return;
+    const [first, second] = isNumber ? [down, up] : [up, down];
     const mark = sort === up ? " ▲" : sort === down ? " ▼" : "";
     if (mark) head.setAttribute("aria-sort", sort === up ? "ascending" : "descending");
     head.replaceChildren(make("button", { type: "button", class: "toggle", id: "sort-" + up, onclick: () => go({ sort: sort === first ? second : first, offset: "" }) }, head.textContent + mark));
@@ -30,12 +32,14 @@ export function sortHeads(list, sort = "newest") {
   return list;
 }
 
-// The rows in the order that the server would give them.
+// The rows in the order that the server would give them: numbers before texts, in both directions.
 export function inOrder(rows, sort) {
   const wanted = sort || "newest", column = COLUMNS.find(({ up, down }) => wanted === up || wanted === down);
   if (!column) return rows;
   const direction = wanted === column.up ? 1 : -1, { key } = column;
   const isEmpty = (row) => row[key] === null || row[key] === "" || (key === "fault" && row[key] === "none");
+  const numberOf = (row) => row[key + "_number"] ?? null, isText = (row) => numberOf(row) === null;
   const value = (row) => typeof row[key] === "string" ? row[key].toLowerCase() : row[key];
-  return [...rows].sort((a, b) => isEmpty(a) - isEmpty(b) || (isEmpty(a) ? 0 : direction * ((value(a) > value(b)) - (value(a) < value(b)))) || a.id - b.id);
+  const compared = (one, other) => direction * ((one > other) - (one < other));
+  return [...rows].sort((a, b) => isEmpty(a) - isEmpty(b) || isText(a) - isText(b) || (isEmpty(a) ? 0 : compared(numberOf(a), numberOf(b)) || compared(value(a), value(b))) || a.id - b.id);
 }

@@ -1,7 +1,7 @@
 // Takes what the user has in hand before the page is drawn anew, gives it back afterwards: the focus, and where a run
 // has only grown, what was unfolded, how far tables were moved and which step a chart was at.
 
-const MOVED = ".wide, .sides, .tokens, pre";
+const MOVED = ".wide, .tokens, .json, pre";
 
 export function hold(isGrowth) {
   const focused = addressOf(document.activeElement);

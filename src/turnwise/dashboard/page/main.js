@@ -24,7 +24,7 @@ const ENDED_BADLY = ["crashed", "died", "halted", "damaged"];
 const STATES = { live: "● connected", reading: "◌ reading the runs …", gone: "○ the server is gone", recorded: "as exported" };
 
 const main = document.getElementById("main");
-let runs = [], drawing = 0, numAtWork = 0, waiting = null, shownView = "";
+let wantsSearch = false, runs = [], drawing = 0, numAtWork = 0, waiting = null, shownView = "";
 
 function chosen() {
   const wanted = (place().settings.runs || "").split(",").filter(Boolean);
@@ -70,6 +70,8 @@ function replace(content, isGrowth, view) {
     window.scrollTo(0, 0);
     if (shownView && !isHeld) main.focus({ preventScroll: true }); // the next Tab goes on in what is new
   }
+  if (wantsSearch && view === "trajectories") document.getElementById("filter-search").focus();
+  wantsSearch = false;
   shownView = view;
   main.dataset.view = view;
   main.dataset.drawn = String(drawing);
@@ -120,6 +122,14 @@ function leave(isField) {
   else if (place().view === "tasks" && place().settings.id) location.hash = moved({ id: "", of: "" });
 }
 
+// To the field of this view that searches texts; from a view without one, to that of the episodes.
+function toSearch() {
+  const field = document.getElementById("filter-search") || document.getElementById("filter-task");
+  if (field) return field.focus();
+  wantsSearch = true;
+  location.hash = place().view === "trajectory" ? listAddress() : moved({}, "trajectories");
+}
+
 function keys(event) {
   const isField = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
   if (event.key === "Escape") {
@@ -130,7 +140,7 @@ function keys(event) {
   const names = Object.keys(TABS), number = Number(event.key);
   if (number >= 1 && number <= names.length) go({}, names[number - 1]);
   else if (event.key === "t") theme();
-  else if (event.key === "/" ) { event.preventDefault(); const field = document.getElementById("filter-task"); if (field) field.focus(); else go({}, "trajectories"); }
+  else if (event.key === "/" ) { event.preventDefault(); toSearch(); }
 }
 
 try { if (localStorage.getItem("theme")) theme(localStorage.getItem("theme")); } catch { /* as above */ }

@@ -1,5 +1,7 @@
 // Takes the data written into an exported file, gives the answers the server would have given.
 
+import { excerptIn } from "./search.js";
+
 let data;
 
 export function recorded() {
@@ -60,13 +62,16 @@ class Recorded {
     const rows = run.rows.filter((row) =>
       ["source", "family", "difficulty", "stop", "fault"].every((key) => !asked[key] || row[key] === asked[key]) &&
       (!asked.task || row.task.toLowerCase().includes(asked.task.toLowerCase())) &&
-      (!asked.tool || row.tools.includes(asked.tool)) &&
+      (!asked.check || row.failed_check === asked.check) &&
+      (!(asked.tool || asked.error) || row.calls.some(([tool, cause]) => (!asked.tool || tool === asked.tool) && (!asked.error || cause === asked.error || (asked.error === "any" && cause !== "ok")))) &&
       (!asked.success || Number(asked.success) === row.is_success) &&
       within(row.step, asked) &&
       (!asked.low || row.reward >= Number(asked.low)) && (!asked.high || row.reward <= Number(asked.high)));
-    rows.sort((a, b) => b.step - a.step);
+    const search = asked.search ? { num_searched: run.rows.length, num_episodes: run.rows.length, problem: "" } : null;
+    const fit = search ? rows.map((row) => ({ ...row, excerpt: excerptIn(run.trajectory[row.id], asked.search) })).filter((row) => row.excerpt) : rows;
+    fit.sort((a, b) => b.step - a.step);
     const start = Number(asked.offset || 0);
-    return { total: rows.length, num_left_out: run.choices.num_episodes - run.rows.length, rows: rows.slice(start, start + Number(asked.limit || 50)) };
+    return { total: fit.length, search, num_left_out: run.choices.num_episodes - run.rows.length, rows: fit.slice(start, start + Number(asked.limit || 50)) };
   }
 }
 

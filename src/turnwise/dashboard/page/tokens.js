@@ -6,6 +6,21 @@ const MANY = 3000;
 export const COLOURINGS = { "": "no tokens", logprob: "tokens by log-prob", advantage: "tokens by advantage", ratio: "tokens by ratio", mask: "tokens by loss mask" };
 const CLIPS = { l: "clipped low", h: "clipped high", d: "clipped dual", x: "dropped before the loss" };
 
+const ADVANTAGE_STEPS = [0, 0.5, 1], RATIO_STEPS = [0, 0.05, 0.18]; // of the logarithm of the ratio
+
+// The colours with the numbers they stand for.
+export function tokenScale(kind, tokens) {
+  const swatch = (shade, words) => make("span", { class: "token swatch " + shade }, words);
+  const signed = (lows, highs) => [...lows.map((words, at) => swatch("minus" + (3 - at), words)), ...highs.map((words, at) => swatch("plus" + (at + 1), words))];
+  const parts = {
+    logprob: () => Array.from({ length: 10 }, (_, at) => swatch("low" + at, at === 9 ? "≤ −4.25" : at ? "−" + at / 2 : "0")),
+    advantage: () => signed(["< −1", "−1 to −0.5", "−0.5 to 0"], ["0 to 0.5", "0.5 to 1", "> 1"]),
+    ratio: () => signed(["< 0.84", "0.84 to 0.95", "0.95 to 1"], ["1 to 1.05", "1.05 to 1.2", "> 1.2"]),
+  }[kind];
+  const isKnown = kind === "logprob" || tokens.is_traced || (kind === "advantage" && tokens.advantage !== null);
+  return parts && isKnown ? make("span", { class: "scale", id: "scale" }, { logprob: "log-prob ", advantage: "advantage ", ratio: "ratio " }[kind], parts()) : "";
+}
+
 export function legend(kind, tokens) {
   const ids = tokens.has_pieces ? " A click, or the arrow keys, says all of one token." : " The model's tokenizer is not on this machine, so ids stand for tokens.";
   if (kind === "mask") return "Outlined: sampled by the policy and trained on; plain: prompt, tool output and template." + ids;
@@ -91,7 +106,7 @@ function shadeOf(kind, logprob, isOwn, part) {
   const stopped = (kind === "ratio" || kind === "advantage") && CLIPS[part.clip] ? " stopped" : "";
   if (kind === "logprob" && logprob !== null) return "low" + Math.min(9, Math.round(-logprob * 2));
   if (kind === "mask" && isOwn && part.clip !== "x") return "own";
-  if (kind === "advantage" && Number.isFinite(advantage)) return signed(advantage, [0, 0.5, 1]) + stopped;
-  if (kind === "ratio" && Number.isFinite(ratio)) return signed(Math.log(Math.max(ratio, 1e-4)), [0, 0.05, 0.18]) + stopped;
+  if (kind === "advantage" && Number.isFinite(advantage)) return signed(advantage, ADVANTAGE_STEPS) + stopped;
+  if (kind === "ratio" && Number.isFinite(ratio)) return signed(Math.log(Math.max(ratio, 1e-4)), RATIO_STEPS) + stopped;
   return "";
 }
