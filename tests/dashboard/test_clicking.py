@@ -102,7 +102,7 @@ def test_links_lead_from_failures_alarms_and_tools_to_their_episodes(page: Any, 
     page.wait_for_selector("main[data-view='trajectories'] #list")
     assert {row.partition("\t")[0] for row in texts(page, "#list tbody tr")} == {"step 1"}
     look(page, served, "tools")
-    page.click("#tools [data-tool='send'] a")
+    page.click("#tools [data-tool='send'] td:nth-child(3) a")
     page.wait_for_selector("main[data-view='trajectories'] #list")
     assert set(texts(page, "#list a")) == {"evil<b>", "long"}
 

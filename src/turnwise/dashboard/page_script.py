@@ -9,7 +9,7 @@ UPLOT = files("turnwise.dashboard") / "vendor" / "uplot"
 MODULES = (
     *("dom", "recorded", "api", "place", "source", "hold", "chart", "curves", "heat", "intervals"),
     *("figures", "panels", "overview", "health", "columns", "trajectories", "tokens", "conversation"),
-    *("tools", "evaluations", "tasks", "run_table", "main"),
+    *("calls", "tools", "evaluations", "tasks", "run_table", "main"),
 )
 """In dependency order: a module comes after those that it imports."""
 

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from turnwise.dashboard import conversation, episode_list, listing, series, task_list
+from turnwise.dashboard import call_list, conversation, episode_list, listing, series, task_list
 from turnwise.dashboard import evaluations as measured
 from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
@@ -168,6 +168,12 @@ class Answers:
     def tools(self, asked: Asked) -> Any:
         return traffic(asked.run.index, source=asked.text("source", "train"), **asked.steps)
 
+    def calls(self, asked: Asked) -> Any:
+        names = ("tool", "server", "error")
+        texts = {"source": asked.text("source", "train"), **{name: asked.text(name) for name in names}}
+        place = {"offset": asked.whole("offset") or 0, "limit": asked.whole("limit") or 20}
+        return call_list.calls(asked.run.index, call_list.CallFilter(**texts, **asked.steps), **place)
+
     def paired(self, asked: Asked) -> Any:
         return measured.paired(asked.run.folder, self._runs[asked.text("other")].folder)
 
@@ -190,6 +196,7 @@ class Answers:
 PATHS = (
     *("runs", "standing", "names", "series", "histogram", "alarms", "choices", "trajectories"),
     *("trajectory", "group", "tokens", "tools", "evaluations", "comparison", "paired", "tasks", "task"),
+    *("calls",),
 )
 
 

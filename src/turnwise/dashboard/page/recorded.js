@@ -20,6 +20,7 @@ class Recorded {
     const run = this.written.answers[parameters.run] || {};
     if (path === "series") return this.series(run, parameters);
     if (path === "trajectories") return this.list(run, parameters);
+    if (path === "calls") return callsWithin(run, parameters);
     if (path === "trajectory" || path === "group" || path === "tokens") {
       const whole = (run.trajectory || {})[parameters.id];
       const found = whole && run[path][path === "group" ? whole.group[0].id : parameters.id];
@@ -64,6 +65,18 @@ class Recorded {
     const start = Number(asked.offset || 0);
     return { total: rows.length, num_left_out: run.choices.num_episodes - run.rows.length, rows: rows.slice(start, start + Number(asked.limit || 50)) };
   }
+}
+
+// The calls of the episodes in the file that pass the filter, the newest step first.
+function callsWithin(run, asked) {
+  const servers = Object.fromEntries(run.tools[asked.source].tools.map((tool) => [tool.tool, tool.server]));
+  const fits = (call) => asked.error === "retried" ? call.result.num_retries > 0 : asked.error === "infra" ? call.result.fault === "infra" : asked.error ? call.result.cause === asked.error : call.result.cause !== "ok";
+  const rows = run.rows.filter((row) => row.source === asked.source && within(row.step, asked)).flatMap((row) => run.trajectory[row.id].turns.flatMap((turn, place) =>
+    turn.calls.filter((call) => call.result && fits(call) && (!asked.tool || call.name === asked.tool) && (!asked.server || servers[call.name] === asked.server)).map((call) => ({
+      id: row.id, source: row.source, step: row.step, task: row.task, turn: place + 1, tool: call.name, cause: call.result.cause, seconds: call.result.seconds, num_retries: call.result.num_retries, arguments: call.arguments, content: call.result.content }))));
+  rows.sort((a, b) => b.step - a.step);
+  const start = Number(asked.offset || 0);
+  return { total: rows.length, rows: rows.slice(start, start + asked.limit) };
 }
 
 // Whether a step is among those asked for.
