@@ -98,7 +98,7 @@ def test_links_lead_from_failures_alarms_and_tools_to_their_episodes(page: Any, 
     page.wait_for_selector("#list a")
     assert texts(page, "#list a") == ["held0"], "filtered as before"
     look(page, served, "health")
-    page.click("#alarms tr[data-step='1'] a")
+    page.click("#alarms [data-alarm='truncation'] a.first")
     page.wait_for_selector("main[data-view='trajectories'] #list")
     assert {row.partition("\t")[0] for row in texts(page, "#list tbody tr")} == {"step 1"}
     look(page, served, "tools")

@@ -18,7 +18,7 @@ FAILED, RETRIED, INFRA = "", "retried", "infra"
 
 @dataclass(frozen=True, slots=True)
 class CallFilter:
-    """The conditions that listed calls must meet; an empty `tool` or `server` is no condition."""
+    """The conditions of listed calls; an empty `tool` or `server` is none, an empty `error` any failure."""
 
     source: str = "train"
     first: int = 0
@@ -26,7 +26,7 @@ class CallFilter:
     tool: str = ""
     server: str = ""
     error: str = FAILED
-    """A cause such as `timeout`; `infra` for all that the model cannot cause, `retried`; empty: any failure."""
+    """A cause such as `timeout`, `infra` for all that the model did not cause, or `retried`."""
 
 
 def calls(index: Index, wanted: CallFilter, *, offset: int = 0, limit: int = 20) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def calls(index: Index, wanted: CallFilter, *, offset: int = 0, limit: int = 20)
         place = (row.pop("file"), row.pop("offset"), row.pop("length"))
         if row["id"] not in lines:
             lines[row["id"]] = _line(index, *place)
-        row |= _texts(lines[row["id"]], row.pop("place"))
+        row.update(_texts(lines[row["id"]], row.pop("place")))
     return {"total": total, "rows": rows}
 
 

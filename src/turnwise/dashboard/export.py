@@ -9,6 +9,8 @@ import re
 from typing import Any
 
 from turnwise.dashboard import conversation, episode_list, evaluations, listing, series
+from turnwise.dashboard.alarm_list import listed_alarms
+from turnwise.dashboard.machine import machine
 from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
 from turnwise.dashboard.runs import ListedRun, Runs
 from turnwise.dashboard.server import OF_DAMAGED_FILES, as_json
@@ -83,7 +85,8 @@ def _answers(run: ListedRun) -> dict[str, Any]:
         "names": names,
         "series": series.series(index, names),
         "histogram": series.histogram(index, "ratio"),
-        "alarms": series.alarms(index),
+        "alarms": listed_alarms(run),
+        "machine": machine(index) | {"disk": None},
         "choices": choices,
         "tools": {choice["value"]: traffic(index, source=choice["value"]) for choice in choices["source"]},
         "evaluations": reports,

@@ -8,7 +8,18 @@ UPLOT = files("turnwise.dashboard") / "vendor" / "uplot"
 
 MODULES = (
     *("dom", "recorded", "api", "place", "source", "hold", "chart", "curves", "heat", "intervals"),
-    *("figures", "panels", "overview", "health", "columns", "trajectories", "tokens", "conversation"),
+    *(
+        "figures",
+        "panels",
+        "overview",
+        "alarms",
+        "machine",
+        "health",
+        "columns",
+        "trajectories",
+        "tokens",
+        "conversation",
+    ),
     *("calls", "tools", "evaluations", "tasks", "run_table", "main"),
 )
 """In dependency order: a module comes after those that it imports."""

@@ -15,7 +15,16 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from turnwise.dashboard import call_list, conversation, episode_list, listing, series, task_list
+from turnwise.dashboard import (
+    alarm_list,
+    call_list,
+    conversation,
+    episode_list,
+    listing,
+    machine,
+    series,
+    task_list,
+)
 from turnwise.dashboard import evaluations as measured
 from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
@@ -127,7 +136,10 @@ class Answers:
         return series.histogram(asked.run.index, asked.text("name", "ratio"), **asked.steps)
 
     def alarms(self, asked: Asked) -> Any:
-        return series.alarms(asked.run.index, **asked.steps)
+        return alarm_list.listed_alarms(asked.run, **asked.steps)
+
+    def machine(self, asked: Asked) -> Any:
+        return machine.machine(asked.run.index)
 
     def choices(self, asked: Asked) -> Any:
         run, now = asked.run, asked.run.index.num_changes
@@ -196,7 +208,7 @@ class Answers:
 PATHS = (
     *("runs", "standing", "names", "series", "histogram", "alarms", "choices", "trajectories"),
     *("trajectory", "group", "tokens", "tools", "evaluations", "comparison", "paired", "tasks", "task"),
-    *("calls",),
+    *("calls", "machine"),
 )
 
 

@@ -39,7 +39,7 @@ class Recorded {
     }
     const isRange = Boolean(parameters.first || parameters.last);
     if (path === "tools") return { ...(run.tools || {})[parameters.source || "train"], note: isRange ? "In this file tools are counted over all steps; open the run itself for a range." : "" };
-    if (path === "alarms") return { ...run.alarms, alarms: run.alarms.alarms.filter((alarm) => within(alarm.step, parameters)) };
+    if (path === "alarms") return { ...run.alarms, alarms: run.alarms.alarms.filter((alarm) => within(alarm.step, parameters)), note: isRange ? "In this file alarms are counted over all steps; open the run itself for a range." : "" };
     if (path === "histogram") return { ...run.histogram, columns: run.histogram.columns.filter((column) => within(column.first, parameters) || within(column.last, parameters)) };
     return run[path];
   }
