@@ -78,11 +78,10 @@ def test_an_evaluation_has_the_same_name_everywhere(page: Any, served: Served) -
 
 FAILURES = {
     "#evaluations [data-name='step-000002'] a": ["ace", "bee", "bee"],
-    ".chart [data-label='sums'] td:nth-child(2) a": ["held2", "held4"],
-    ".chart [data-label='quotes'] td:nth-child(2) a": ["held3", "held5"],
-    ".chart [data-label='easy'] td:nth-child(3) a": ["held0"],
+    "#change tr[data-label='sums'] a.earlier": ["held0", "held2", "held4"],
+    "#by-difficulty tr[data-label='easy'] a.failing": ["held0"],
 }
-"""By link in the evaluations: the tasks of the failed episodes that it leads to."""
+"""By link in the evaluations: the tasks of the episodes that it leads to."""
 
 
 def test_links_lead_from_failures_alarms_and_tools_to_their_episodes(page: Any, served: Served) -> None:

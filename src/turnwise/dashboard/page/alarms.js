@@ -8,7 +8,7 @@ const ENDED_ODDLY = ["crashed", "died", "damaged", "unknown"];
 
 // found: the answer about alarms of each run, in the order of the runs.
 export function verdictOnRuns(runs, found) {
-  return make("ul", { id: "verdict", class: "verdict" }, halted(runs, found).map(([run, alarms]) => {
+  return make("ul", { id: "verdict", class: "verdict" }, haltedFirst(runs, found).map(([run, alarms]) => {
     const { tone, words, details } = verdictOn(run, alarms);
     return make("li", { "data-run": run.name, "data-tone": tone }, badge(tone === "good" ? "healthy" : tone === "plain" ? "too early" : "look at this", tone), " ", runs.length > 1 ? make("b", {}, run.name + ": ") : "", words, details || "");
   }));
@@ -21,12 +21,12 @@ function verdictOn({ name, standing }, { groups, num_groups: numGroups, last_ste
   if (last === null || last === undefined) return { tone: "plain", words: "No step is finished yet." };
   if (!worst) return { tone: "good", words: "No alarm has fired in " + figure(last + 1) + (last ? " steps." : " step.") };
   const newest = groups.reduce((best, group) => group.last > best.last ? group : best);
-  if (newest.last > last - RECENT) return { tone: "warn", words: sentence(meaningOf(newest)) + " (step " + figure(newest.last) + " of " + figure(last) + ")" + (numGroups > 1 ? ", and " + figure(numGroups - 1) + (numGroups === 2 ? " other kind" : " other kinds") + " of alarm" : "") + "." };
+  if (newest.last > last - RECENT) return { tone: "warn", words: capitalised(meaningOf(newest)) + " (step " + figure(newest.last) + " of " + figure(last) + ")" + (numGroups > 1 ? ", and " + figure(numGroups - 1) + (numGroups === 2 ? " other kind" : " other kinds") + " of alarm" : "") + "." };
   return { tone: "good", words: "No alarm in the last " + RECENT + " steps; the last one fired at step " + figure(newest.last) + "." };
 }
 
 export function alarmsOf(runs, found) {
-  const groups = halted(runs, found).flatMap(([run, alarms]) => alarms.groups.map((group) => groupOfAlarms(run, group, alarms.alarms, runs.length > 1)));
+  const groups = haltedFirst(runs, found).flatMap(([run, alarms]) => alarms.groups.map((group) => groupOfAlarms(run, group, alarms.alarms, runs.length > 1)));
   if (!groups.length) return make("p", { id: "alarms", class: "good" }, "No alarm has fired.");
   return make("details", { id: "alarms", open: true }, make("summary", {}, figure(groups.length) + (groups.length === 1 ? " kind of alarm" : " kinds of alarm")),
     found.map((each) => each.note ? make("p", { class: "warn" }, each.note) : ""), groups);
@@ -50,12 +50,12 @@ function meaningOf(group) {
   return brief(group.meaning || group.said || group.name, 400).replace(/\.$/, "");
 }
 
-function sentence(words) {
+function capitalised(words) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 // Runs that an alarm stopped come first.
-function halted(runs, found) {
+function haltedFirst(runs, found) {
   const pairs = runs.map((run, place) => [run, found[place]]);
   return [...pairs.filter(([run]) => run.standing.state === "halted"), ...pairs.filter(([run]) => run.standing.state !== "halted")];
 }

@@ -23,8 +23,8 @@ export async function tools(runs, settings) {
   const episodes = (tool, error) => moved({ run: run.name, tool: tool.tool, error, source }, "trajectories");
   const rows = found.tools.map((tool) => make("tr", { "data-tool": tool.tool }, cells(
     tool.server ? brief(tool.server) : make("span", { class: "note" }, "none: made up"), make("a", { class: "of-tool", href: moved({ tool: tool.tool, server: "", error: "", offset: "" }) }, brief(tool.tool)),
-    counted(tool.num_calls, episodes(tool, "")), errorsOf(tool, episodes), seconds(tool.p50), seconds(tool.p95), seconds(tool.p99),
-    counted(tool.num_retries, moved({ tool: tool.tool, server: "", error: "retried", offset: "" })), counted(tool.num_refused, episodes(tool, "breaker_open")), percent(tool.seconds / total))));
+    countedLink(tool.num_calls, episodes(tool, "")), errorsOf(tool, episodes), seconds(tool.p50), seconds(tool.p95), seconds(tool.p99),
+    countedLink(tool.num_retries, moved({ tool: tool.tool, server: "", error: "retried", offset: "" })), countedLink(tool.num_refused, episodes(tool, "breaker_open")), percent(tool.seconds / total))));
   return make("section", {}, make("h2", {}, "Tools"),
     make("label", {}, "episodes of ", make("select", { id: "source", onchange: (event) => go({ source: event.target.value }) },
       choices.source.map((each) => make("option", { value: each.value, selected: each.value === source }, nameOf(each.value) + " (" + each.num + ")")))),
@@ -42,7 +42,7 @@ function serversOf(servers) {
   const ofServer = (each, error) => moved({ tool: "", server: each.server, error, offset: "" });
   const rows = servers.map((each) => make("tr", { "data-server": each.server }, cells(each.server || "–", number(each.num_calls), seconds(each.p50), seconds(each.p95),
     seconds(each.p99), breakerOf(each), number(each.num_openings), number(each.num_steps_open), 
-    counted(each.num_refused, ofServer(each, "breaker_open")), counted(each.num_infra, ofServer(each, "infra")))));
+    countedLink(each.num_refused, ofServer(each, "breaker_open")), countedLink(each.num_infra, ofServer(each, "infra")))));
   return make("div", {}, make("h3", {}, "Servers"), table(["server", "calls", "p50", "p95", "p99", "breaker", "times opened", "steps it ended open", "calls refused", "calls lost to infrastructure"], rows, { id: "servers" }),
     make("p", { class: "note" }, "A breaker opens after several failures of the server itself in a row, refuses calls for a while, then lets one try; closed is as it should be."));
 }
@@ -58,6 +58,6 @@ function errorsOf(tool, episodes) {
 }
 
 // A count that leads to what it counts.
-function counted(num, address) {
+function countedLink(num, address) {
   return num ? make("a", { href: address }, number(num)) : number(num);
 }
