@@ -21,6 +21,7 @@ from turnwise.dashboard import (
     conversation,
     episode_list,
     listing,
+    log_files,
     machine,
     series,
     task_list,
@@ -181,10 +182,15 @@ class Answers:
         return traffic(asked.run.index, source=asked.text("source", "train"), **asked.steps)
 
     def calls(self, asked: Asked) -> Any:
-        names = ("tool", "server", "error")
-        texts = {"source": asked.text("source", "train"), **{name: asked.text(name) for name in names}}
+        wanted = call_list.CallFilter(
+            source=asked.text("source", "train"),
+            tool=asked.text("tool"),
+            server=asked.text("server"),
+            error=asked.text("error"),
+            **asked.steps,
+        )
         place = {"offset": asked.whole("offset") or 0, "limit": asked.whole("limit") or 20}
-        return call_list.calls(asked.run.index, call_list.CallFilter(**texts, **asked.steps), **place)
+        return call_list.calls(asked.run.index, wanted, **place)
 
     def paired(self, asked: Asked) -> Any:
         return measured.paired(asked.run.folder, self._runs[asked.text("other")].folder)
@@ -204,11 +210,21 @@ class Answers:
     def task(self, asked: Asked) -> Any:
         return task_list.task(asked.run, asked.text("split"), asked.whole("place") or 0)
 
+    def log(self, asked: Asked) -> Any:
+        folder = asked.run.folder
+        files, trace = log_files.log_files(folder), log_files.foreign_traceback(folder)
+        if not files:
+            return {"files": [], "traceback": trace}
+        wanted = log_files.LogFilter(text=asked.text("text"), level=asked.text("level"))
+        name = asked.text("file") or files[0]
+        found = log_files.log_page(folder, name, wanted, end=asked.whole("end"))
+        return {"files": files, "traceback": trace, **found}
+
 
 PATHS = (
     *("runs", "standing", "names", "series", "histogram", "alarms", "choices", "trajectories"),
     *("trajectory", "group", "tokens", "tools", "evaluations", "comparison", "paired", "tasks", "task"),
-    *("calls", "machine"),
+    *("calls", "log", "machine"),
 )
 
 

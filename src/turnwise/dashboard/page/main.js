@@ -7,6 +7,7 @@ import { figure, make } from "./dom.js";
 import { evaluations } from "./evaluations.js";
 import { health } from "./health.js";
 import { hold } from "./hold.js";
+import { log } from "./log.js";
 import { overview } from "./overview.js";
 import { go, listAddress, moved, place } from "./place.js";
 import { recorded } from "./recorded.js";
@@ -15,9 +16,9 @@ import { tasks } from "./tasks.js";
 import { tools } from "./tools.js";
 import { trajectories } from "./trajectories.js";
 
-const VIEWS = { overview, health, trajectories, tools, evaluations, tasks, runs: runTable, trajectory: conversation };
-const TABS = { overview: "Overview", health: "Health", trajectories: "Trajectories", tools: "Tools", evaluations: "Evaluations", tasks: "Tasks", runs: "Runs" };
-if (recorded()) delete TABS.tasks; // an exported file holds no task files
+const VIEWS = { overview, health, trajectories, tools, evaluations, tasks, runs: runTable, log, trajectory: conversation };
+const TABS = { overview: "Overview", health: "Health", trajectories: "Trajectories", tools: "Tools", evaluations: "Evaluations", tasks: "Tasks", runs: "Runs", log: "Log" };
+if (recorded()) for (const name of ["tasks", "log"]) delete TABS[name]; // an exported file holds neither task files nor logs
 const MAX_CHIPS = 24; // with more runs than this, only the chosen ones are above every view
 const ENDED_BADLY = ["crashed", "died", "halted", "damaged"];
 const STATES = { live: "● connected", reading: "◌ reading the runs …", gone: "○ the server is gone", recorded: "as exported" };
