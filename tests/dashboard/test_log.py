@@ -2,7 +2,6 @@
 
 import logging
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +121,8 @@ def test_a_running_run_s_log_is_followed_at_its_end(page: Any, serve: Serve, tmp
         for number in range(300):
             LOGGER.info("line %d", number)
         look(page, serve(folder.path), "log")
-        time.sleep(0.2)
+        for number in range(300, 350):
+            LOGGER.info("line %d", number)
         LOGGER.error("the newest line")
         page.wait_for_selector("#log-lines .bad:has-text('the newest line')")
         end = page.locator("#log-lines .bad").bounding_box()

@@ -20,7 +20,7 @@ MODULES = (
         "tokens",
         "conversation",
     ),
-    *("calls", "tools", "evaluations", "tasks", "run_table", "log", "main"),
+    *("calls", "tools", "evaluations", "exploration", "tasks", "run_table", "log", "main"),
 )
 """In dependency order: a module comes after those that it imports."""
 

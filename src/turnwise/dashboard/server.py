@@ -20,6 +20,7 @@ from turnwise.dashboard import (
     call_list,
     conversation,
     episode_list,
+    exploration_view,
     listing,
     log_files,
     machine,
@@ -210,6 +211,9 @@ class Answers:
     def task(self, asked: Asked) -> Any:
         return task_list.task(asked.run, asked.text("split"), asked.whole("place") or 0)
 
+    def exploration(self, asked: Asked) -> Any:
+        return exploration_view.exploration(asked.run, asked.text("split"))
+
     def log(self, asked: Asked) -> Any:
         folder = asked.run.folder
         files, trace = log_files.log_files(folder), log_files.foreign_traceback(folder)
@@ -224,7 +228,7 @@ class Answers:
 PATHS = (
     *("runs", "standing", "names", "series", "histogram", "alarms", "choices", "trajectories"),
     *("trajectory", "group", "tokens", "tools", "evaluations", "comparison", "paired", "tasks", "task"),
-    *("calls", "log", "machine"),
+    *("calls", "exploration", "log", "machine"),
 )
 
 
