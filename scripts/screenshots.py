@@ -1,8 +1,8 @@
 """Write screenshots of every view of the dashboard to docs/images/, with a real browser.
 
-Example: python scripts/screenshots.py runs/cpu runs/cpu-epochs (needs chromium, playwright and Pillow). The first
-run is shown; the last is compared with it and has the ratios of tokens, so its updates must have several
-optimizer steps (update.num_epochs = 2). Each view is taken wide and narrow, light and dark:
+Example: python scripts/screenshots.py runs/cpu runs/cpu-epochs (needs chromium, playwright and Pillow).
+The first run is shown; the last is compared with it and has the ratios of tokens, so its updates must have
+several optimizer steps (update.num_epochs = 2). Each view is taken wide and narrow, light and dark:
 view-NAME.png, view-NAME-dark.png, view-NAME-phone.png, view-NAME-phone-dark.png.
 """
 

@@ -40,7 +40,7 @@ def test_alarms_are_one_group_a_kind_with_advice(page: Any, serve: Serve, tmp_pa
         [group] = texts(page, "#alarms .alarm")
         for words in (
             "15 times, from step 5 to step 19",
-            "truncation/rate = 0.9, limit 0.3",
+            "truncation/rate = 90.0%, limit 30.0%",
             "It means: episodes are truncated before they can answer.",
             "raise rollout.tokens_per_turn or rollout.tokens_per_episode",
             f"rollout.tokens_per_turn = {folder.recipe.rollout.tokens_per_turn}",
@@ -87,7 +87,7 @@ def test_a_crashed_run_leads_to_its_log(page: Any, serve: Serve, tmp_path: Path)
     with new_run(tmp_path) as folder:
         folder.end(Ending(How.CRASHED, "ValueError: no such model"))
     open_health(page, serve(folder.path).url)
-    assert "crashed: ValueError: no such model" in page.inner_text("#verdict")
+    assert "This run crashed: ValueError: no such model" in page.inner_text("#verdict")
     assert page.get_attribute("#verdict a", "href").startswith("#/log")
 
 

@@ -10,6 +10,9 @@ from turnwise.dashboard.series import alarms, last_step
 from turnwise.diagnostics.health import CHECKS
 
 MAX_GROUPS = 50
+_SHARE = re.compile(r"[/_](rate|fraction|alignment)$")
+"""The metrics that are shares from 0 to 1; the page shows them in percent."""
+
 _KEY = re.compile(r"\b[a-z_]+(?:\.[a-z_]+)+\b")
 
 
@@ -39,6 +42,7 @@ def _group(index: Index, count: dict[str, Any], row: RunRow) -> dict[str, Any]:
         "threshold": newest["threshold"],
         "said": said,
         "metric": check.metric if check else "",
+        "is_share": bool(check and _SHARE.search(check.metric)),
         "meaning": check.meaning if check else "",
         "remedies": [words for words in advice.removesuffix(".").split("; ") if words],
         "keys": row.values(keys),

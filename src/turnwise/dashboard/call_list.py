@@ -68,12 +68,14 @@ def _condition(wanted: CallFilter) -> tuple[str, list[Any]]:
     asked += [(f"{name} = ?", [value]) for name in ("tool", "server") if (value := getattr(wanted, name))]
     if wanted.error == RETRIED:
         asked.append(("num_retries > 0", []))
-    elif wanted.error == INFRA:
+    elif wanted.error == Cause.OK:
+        asked.append(("cause = 'ok'", []))
+    else:
+        asked.append(("cause <> 'ok'", []))  # a literal, or SQLite would not use the index calls_failed
+    if wanted.error == INFRA:
         others = [cause.value for cause in Cause if cause.fault is not Fault.INFRA]
         asked.append((f"cause NOT IN ({', '.join('?' * len(others))})", others))
-    elif wanted.error == FAILED:
-        asked.append(("cause <> ?", [Cause.OK.value]))
-    else:
+    elif wanted.error not in (FAILED, RETRIED, Cause.OK):
         asked.append(("cause = ?", [wanted.error]))
     return " AND ".join(words for words, _ in asked), [value for _, values in asked for value in values]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-VERSION = 5
+VERSION = 6
 """The schema's version: an index of another version is rebuilt."""
 
 NEW_FILE = "INSERT INTO files (name, inode, offset, tail, num_bad) VALUES (?, 0, 0, '', 0)"
@@ -38,6 +38,7 @@ CREATE INDEX calls_server ON calls (source, server, seconds, step);
 CREATE INDEX calls_name ON calls (tool, episode);
 CREATE INDEX calls_episode ON calls (episode, tool);
 CREATE INDEX calls_file ON calls (file);
+CREATE INDEX calls_failed ON calls (source, step, tool, server, cause) WHERE cause <> 'ok';
 CREATE TABLE traces (step INTEGER, episode TEXT, file INTEGER, offset INTEGER, length INTEGER,
   PRIMARY KEY (step, episode)) WITHOUT ROWID;
 CREATE INDEX traces_file ON traces (file);

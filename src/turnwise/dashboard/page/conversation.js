@@ -17,6 +17,11 @@ export async function conversation(runs, settings) {
     make("p", { class: "note" }, make("a", { id: "back", href: listAddress() }, "‹ back to the list"), " (Escape)"), make("h2", {}, brief(found.task.id)), heading(found), verdictsOf(found), make("div", { class: "columns" },
       make("div", {}, chooser(settings, tokens), timeline(found.turns), opening(found.task), turns.map((turn, place) => [userOf(found.turns[place]), turn]), endOf(found)),
       make("aside", {}, rewards(found), messagesOf(found), groupOf(found, run), elsewhere(found, run), details(found))));
+  const wanted = turns[Number(settings.turn) - 1];
+  if (wanted) {
+    wanted.classList.add("at");
+    setTimeout(() => wanted.scrollIntoView({ block: "start" })); // once it is part of the page
+  }
   return section;
 }
 

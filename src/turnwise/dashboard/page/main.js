@@ -24,7 +24,7 @@ const ENDED_BADLY = ["crashed", "died", "halted", "damaged"];
 const STATES = { live: "● connected", reading: "◌ reading the runs …", gone: "○ the server is gone", recorded: "as exported" };
 
 const main = document.getElementById("main");
-let runs = [], drawing = 0, numAtWork = 0, waiting = null, shownView = "", shownTurn = "";
+let runs = [], drawing = 0, numAtWork = 0, waiting = null, shownView = "";
 
 function chosen() {
   const wanted = (place().settings.runs || "").split(",").filter(Boolean);
@@ -69,17 +69,9 @@ function replace(content, isGrowth, view) {
     window.scrollTo(0, 0);
     if (shownView && !isHeld) main.focus({ preventScroll: true }); // the next Tab goes on in what is new
   }
-  if (!isGrowth) showTurn(view);
   shownView = view;
   main.dataset.view = view;
   main.dataset.drawn = String(drawing);
-}
-
-// An address may name a turn of the episode; the page goes there once, not again at every change of a setting.
-function showTurn(view) {
-  const { id, turn } = place().settings, wanted = view === "trajectory" && turn ? id + " " + turn : "";
-  if (wanted && wanted !== shownTurn) document.getElementById("turn-" + turn)?.scrollIntoView();
-  shownTurn = wanted;
 }
 
 function heads(view) {
