@@ -138,10 +138,11 @@ def test_a_crashed_run_leads_to_its_log_and_traceback(page: Any, serve: Serve, t
     with new_run(tmp_path) as folder:
         LOGGER.error("it broke")
         folder.end(Ending(How.CRASHED, "it broke", rank=3, traceback="Traceback: in rank 3"))
-    page.goto(serve(folder.path).url)
-    page.wait_for_selector('.ended[data-state="crashed"]')
-    page.click(".ended a")
-    page.wait_for_selector("#log-lines .bad:has-text('it broke')")
+    served = serve(folder.path)
+    for link in ("#runs a:has-text('crashed')", ".ended[data-state='crashed'] a"):
+        page.goto(f"{served.url}#/overview")
+        page.click(link)
+        page.wait_for_selector("#log-lines .bad:has-text('it broke')")
     assert "Traceback: in rank 3" in page.inner_text("#traceback")
     page.goto("about:blank")
     out = tmp_path / "report.html"

@@ -81,8 +81,14 @@ function heads(view) {
   const offered = runs.length > MAX_CHIPS ? shown.slice(0, MAX_CHIPS) : runs;
   const all = offered === runs ? [] : [make("a", { id: "all-runs", href: moved({}, "runs") }, "choose among all " + figure(runs.length) + " runs")];
   document.getElementById("runs").replaceChildren(...all, ...offered.map((run) => make("label", { class: "chip key c" + (1 + run.colour % 8), title: run.standing.folder },
-    make("input", { id: "run-" + run.name, type: "checkbox", checked: shown.includes(run), onchange: (event) => toggle(run, event.target.checked) }), run.name, " ", make("small", { class: ENDED_BADLY.includes(run.standing.state) ? "bad" : null }, run.standing.state))));
+    make("input", { id: "run-" + run.name, type: "checkbox", checked: shown.includes(run), onchange: (event) => toggle(run, event.target.checked) }), run.name, " ", stateIn(run))));
   document.title = "turnwise: " + (TABS[view] || "trajectory");
+}
+
+// The state of a run that failed leads to its log.
+function stateIn({ name, standing: { state } }) {
+  const words = make("small", { class: ENDED_BADLY.includes(state) ? "bad" : null }, state);
+  return ["crashed", "died"].includes(state) && TABS.log ? make("a", { href: moved({ runs: name, run: name }, "log"), title: "open its log" }, words) : words;
 }
 
 function toggle(run, isOn) {
