@@ -8,19 +8,9 @@ UPLOT = files("turnwise.dashboard") / "vendor" / "uplot"
 
 MODULES = (
     *("dom", "recorded", "api", "place", "source", "hold", "chart", "curves", "heat", "intervals"),
-    *(
-        "figures",
-        "panels",
-        "overview",
-        "alarms",
-        "machine",
-        "health",
-        "columns",
-        "trajectories",
-        "tokens",
-        "conversation",
-    ),
-    *("calls", "tools", "evaluations", "exploration", "tasks", "run_table", "log", "main"),
+    *("figures", "panels", "overview", "alarms", "machine", "health", "columns", "trajectories"),
+    *("tokens", "conversation", "calls", "tools", "evaluations", "exploration", "tasks", "run_table"),
+    *("log", "main"),
 )
 """In dependency order: a module comes after those that it imports."""
 
