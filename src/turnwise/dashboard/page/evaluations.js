@@ -90,8 +90,9 @@ function rowsOfChange(word, key, before, after, run, paired) {
 function pictureOfChange(title, word, rows, listed, before, after, run) {
   const sides = sidesOfChange(before, after), isPair = sides.length > 1;
   const few = rows.some((row) => row.isFew);
-  return make("figure", { class: "chart plain" }, make("figcaption", {}, make("p", { class: "note" }, sides.map((side, place) => [make("span", { class: "key c" + (place + 1) }, nameOf(side.name)), " "]),
-    "A dot is the share of episodes that succeeded, its line the 95% interval", isPair ? "; the largest loss is at the top." : ".", few ? " Grey: fewer than " + FEW_TASKS + " tasks, too few to say much." : "")),
+  return make("figure", { class: "chart plain" }, make("figcaption", {},
+    make("p", { class: "note" }, "A dot is the share of episodes that succeeded, its line the 95% interval" + (isPair ? "; the largest loss is at the top." : ".")),
+    make("p", {}, sides.map((side, place) => [make("span", { class: "key c" + (place + 1) }, nameOf(side.name)), " "]), few ? "Grey: fewer than " + FEW_TASKS + " tasks, too few to say much." : "")),
   intervals(rows, word, title), table([word, "tasks", ...sides.map((side) => nameOf(side.name)), ...(isPair ? ["after − before", "95%"] : []), "episodes"], listed.map((row) => rowOfChange(row, isPair, run))));
 }
 
@@ -101,7 +102,7 @@ function rowOfChange(row, isPair, run) {
   const isWorse = change && change.value < 0;
   return make("tr", { "data-label": brief(row.label), class: row.isFew ? "few" : null }, cells(brief(row.label), [number(row.num), row.isFew ? " (few)" : ""], ...row.estimates.map(interval),
     ...(isPair ? [make("span", { class: isWorse ? "bad" : null }, change ? signedPercent(change.value) : "–"), change && change.low !== null ? [signedPercent(change.low), " to ", signedPercent(change.high)] : "–"] : []),
-    [last && last.value < 1 ? toEpisodes(row.failing, "failures", "failing") : make("span", { class: "note" }, "none failed"), isPair ? [" · ", toEpisodes(row.earlier, "the same tasks before", "earlier")] : ""]));
+    [last && last.value < 1 ? toEpisodes(row.failing, "failures", "failing") : "none failed", isPair ? [" · ", toEpisodes(row.earlier, "the same tasks before", "earlier")] : ""]));
 }
 
 // A difference of two shares, with its sign.
