@@ -1,17 +1,23 @@
-"""Write the screenshots of the dashboard to docs/images/, with a real browser.
+"""Write screenshots of every view of the dashboard to docs/images/, with a real browser.
 
-Example: python scripts/screenshots.py runs/cpu runs/cpu-epochs (needs chromium and playwright). The last run
-is for the ratios of tokens: its updates must have several optimizer steps (update.num_epochs = 2).
+Example: python scripts/screenshots.py runs/cpu runs/cpu-epochs (needs chromium, playwright and Pillow).
+The first run is shown; the last is compared with it and has the ratios of tokens, so its updates must have
+several optimizer steps (update.num_epochs = 2). Each view is taken wide and narrow, light and dark:
+view-NAME.png, view-NAME-dark.png, view-NAME-phone.png, view-NAME-phone-dark.png.
 """
 
+import argparse
+import contextlib
+import io
 import shutil
-import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import uvicorn
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from turnwise.dashboard.guard import RequestGuard
@@ -20,69 +26,124 @@ from turnwise.dashboard.server import application
 from turnwise.dashboard.watch import Watch
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
+SIZES = {"": {"width": 1440, "height": 900}, "-phone": {"width": 390, "height": 844}}
+SCHEMES = {"": "light", "-dark": "dark"}
+MAX_BYTES = 150_000
+
+VIEWS = {
+    "overview": ("overview?runs={first}", ".chart canvas"),
+    "health": ("health?runs={first}", "#verdict"),
+    "alarms": ("health?runs={first}", "#alarms"),
+    "trajectories": ("trajectories?runs={first}", "#list"),
+    "tools": ("tools?runs={first}", "#tools"),
+    "calls": ("tools?runs={first}", "#calls"),
+    "evaluations": ("evaluations?runs={first}", "#change"),
+    "tasks": ("tasks?runs={first}", "#task-list"),
+    "runs": ("runs?runs={first},{last}", "#run-table"),
+    "log": ("log?runs={first}", "#log-lines"),
+    "trajectory": ("trajectory?runs={first}&run={first}&id={episode}&tokens=logprob", "#turn-1 .token"),
+    "group": ("trajectory?runs={first}&run={first}&id={episode}&group=1", ".conversation"),
+    "ratios": ("trajectory?runs={last}&run={last}&id={clipped}&tokens=ratio", "#turn-1 .token"),
+}
+"""By name of the picture: the address, and what must be there. `alarms` and `calls` are scrolled to."""
 
 
-def take(page: Page, root: str, run: str) -> None:
-    page.goto(root)
-    page.wait_for_selector("main[data-view]")
-    links = [link.get_attribute("href") or "" for link in page.query_selector_all("nav a")]
-    for view in [link.removeprefix("#/").partition("?")[0] for link in links]:
-        page.goto(f"{root}#/{view}?runs={run}")
-        page.wait_for_selector(f'main[data-view="{view}"]')  # set once the view is complete
-        page.wait_for_timeout(500)  # charts are drawn in the next frame
-        page.screenshot(path=IMAGES / f"view-{view}.png")
-    page.goto(f"{root}#/trajectories?runs={run}&source=train&sort=-calls&success=0")
-    page.wait_for_selector("#list tbody a")
-    page.click("#list tbody a >> nth=0")
-    page.wait_for_selector("#turn-1")
-    page.select_option("#tokens", "logprob")
-    page.wait_for_selector(".token")
-    page.screenshot(path=IMAGES / "view-trajectory.png")
+def episodes(page: Page, root: str, query: str) -> list[str]:
+    """The ids of the listed episodes, in the order of the list."""
+    page.goto(f"{root}#/trajectories?{query}")
+    page.wait_for_selector("main[data-view='trajectories'] #list")
+    links = [link.get_attribute("href") or "" for link in page.query_selector_all("#list tbody a")]
+    return [link.partition("id=")[2].partition("&")[0] for link in links]
 
 
-def take_ratios(page: Page, root: str, run: str) -> None:
-    page.goto(f"{root}#/trajectories?runs={run}&source=train&sort=-tokens")
-    page.wait_for_selector("#list tbody a")
-    for link in [link.get_attribute("href") or "" for link in page.query_selector_all("#list tbody a")]:
-        page.goto(f"{root}{link}&tokens=ratio")
+def failed_episode(page: Page, root: str, run: str) -> str:
+    """An episode of training without success and with many calls, else any episode."""
+    query = f"runs={run}&source=train&sort=-calls"
+    found = episodes(page, root, f"{query}&success=0") or episodes(page, root, query)
+    return found[0] if found else ""
+
+
+def clipped_episode(page: Page, root: str, run: str) -> str:
+    """An episode with a clipped token, else any episode with ratios; empty without one."""
+    found = episodes(page, root, f"runs={run}&source=train&sort=-tokens")
+    for episode in found:
+        page.goto(f"{root}#/trajectory?runs={run}&run={run}&id={episode}&tokens=ratio")
         page.wait_for_selector(".conversation .token")
-        if page.query_selector(".token.stopped"):  # an episode with a clipped token
-            page.screenshot(path=IMAGES / "view-ratios.png")
-            return
+        if page.query_selector(".token.stopped"):
+            return episode
+    return found[0] if found else ""
 
 
-def take_dark(page: Page, root: str, run: str) -> None:
-    page.emulate_media(color_scheme="dark")
-    page.goto(f"{root}#/overview?runs={run}&smooth=0.8")
-    page.wait_for_selector(".chart canvas")
-    page.screenshot(path=IMAGES / "view-dark.png")
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.screenshot(path=IMAGES / "view-phone.png")
+def take_all(page: Page, root: str, names: list[str], images: Path) -> None:
+    known = {"first": names[0], "last": names[-1]}
+    known["episode"] = failed_episode(page, root, known["first"])
+    known["clipped"] = clipped_episode(page, root, known["last"])
+    for size, viewport in SIZES.items():
+        page.set_viewport_size(viewport)
+        for scheme, colours in SCHEMES.items():
+            page.emulate_media(color_scheme=colours)
+            for name, (address, complete) in VIEWS.items():
+                page.goto("about:blank")  # so that every picture is of a page that was just opened
+                page.goto(f"{root}#/{address.format(**known)}")
+                page.wait_for_selector(f"main[data-view='{address.partition('?')[0]}'] {complete}")
+                page.wait_for_timeout(400)  # charts are drawn in the next frame
+                if name in ("alarms", "calls"):
+                    page.eval_on_selector(complete, "(part) => part.scrollIntoView()")
+                    page.mouse.wheel(0, -70)  # below the header, which stays at the top
+                    page.wait_for_timeout(100)
+                save(page.screenshot(), images / f"view-{name}{size}{scheme}.png")
+
+
+def save(content: bytes, path: Path) -> None:
+    """Write a palette PNG with as many colours as MAX_BYTES allow."""
+    picture = Image.open(io.BytesIO(content)).convert("RGB")
+    for num_colours in (256, 128, 64, 32):
+        out = io.BytesIO()
+        palette = picture.quantize(num_colours, dither=Image.Dither.NONE)
+        palette.save(out, "PNG", optimize=True)
+        if out.tell() <= MAX_BYTES:
+            break
+    path.write_bytes(out.getvalue())
+    print(f"{path.name}: {out.tell():,} bytes, {num_colours} colours", flush=True)
+
+
+@contextlib.contextmanager
+def served(paths: list[Path], cache: Path) -> Iterator[tuple[str, list[str]]]:
+    """The address of a server on these runs, and the runs' names."""
+    runs = Runs(paths, cache)
+    watch = Watch(runs)
+    app = application(runs, watch, RequestGuard("127.0.0.1", 0, ""), is_ending=lambda: server.should_exit)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", access_log=False))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started or not watch.is_whole:
+            time.sleep(0.1)
+        yield (
+            f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/",
+            [run.name for run in runs],
+        )
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--images", type=Path, default=IMAGES, help="the folder to write to")
+    given = parser.parse_args()
+    given.images.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as cache, sync_playwright() as library:
-        runs = Runs([Path(argument) for argument in sys.argv[1:]], Path(cache))
-        watch = Watch(runs)
-        app = application(runs, watch, RequestGuard("127.0.0.1", 0, ""), is_ending=lambda: server.should_exit)
-        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", access_log=False))
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        while not server.started or not watch.is_whole:
-            time.sleep(0.1)
         browser = library.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1280, "height": 860})
+        page = browser.new_page()
         page.set_default_timeout(120_000)
         try:
-            root = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
-            names = [run.name for run in runs]
-            take(page, root, names[0])
-            take_ratios(page, root, names[-1])
-            take_dark(page, root, names[0])
+            with served(given.runs, Path(cache)) as (root, names):
+                take_all(page, root, names, given.images)
+                page.goto("about:blank")  # ends the event stream, which the server waits for
         finally:
             browser.close()
-            server.should_exit = True
-            thread.join()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Run folders for the page's tests, written by the run's own writers; some texts in them are hostile."""
 
 import json
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -237,6 +238,7 @@ def write_run(root: Path, name: str = "run", num_steps: int = 4) -> Path:
             evaluate(folder, "step-000002", [good(ace), bad(ace, 1), bad(bee), bad(bee, 1)])
         evaluate(folder, "after", [bad(held[0]), *map(good, held[1:])])
         write_json(folder.summary, summary(num_steps))
+        logging.getLogger("turnwise").info("finished after %d steps", num_steps)
         return folder.path
 
 

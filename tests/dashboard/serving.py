@@ -26,11 +26,12 @@ VIEWS = {
     "evaluations": "#change",
     "tasks": "table#task-list",
     "runs": "table#run-table",
+    "log": "pre#log-lines",
 }
 """The views, with a selector that matches once the view is complete."""
 
-EXPORTED_VIEWS = {view: complete for view, complete in VIEWS.items() if view != "tasks"}
-"""The views of an exported file, which holds no task files."""
+EXPORTED_VIEWS = {view: complete for view, complete in VIEWS.items() if view not in ("tasks", "log")}
+"""The views of an exported file, which holds no task files and no logs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ def test_health_draws_clip_boundaries_alarm_limits_and_alarms(page: Any, served:
     assert readout(page, "alignment") == {"tokens/alignment": "1"}
     rows = page.query_selector_all("#alarms tr[data-step]")
     assert [row.get_attribute("data-step") for row in rows] == ["2", "1"]
-    assert "truncation/rate is 0.9, above 0.3: episodes are truncated" in rows[1].inner_text()
+    assert "truncation/rate is 0.9, above 0.3: episodes are truncated" in rows[1].text_content()
     dashes = {pixel(page, "cut", 0.1 * place, 0.3) for place in range(4, 16)}
     assert {"", "#b"} <= {colour[:2] for colour in dashes}, "the limit is a dashed red line"
     assert "alarm limit 30.0%" in page.inner_text("#chart-cut .readout")

@@ -85,11 +85,10 @@ def test_an_evaluation_has_the_same_name_everywhere(page: Any, served: Served) -
 
 FAILURES = {
     "#evaluations [data-name='step-000002'] a": ["ace", "bee", "bee"],
-    ".chart [data-label='sums'] td:nth-child(2) a": ["held2", "held4"],
-    ".chart [data-label='quotes'] td:nth-child(2) a": ["held3", "held5"],
-    ".chart [data-label='easy'] td:nth-child(3) a": ["held0"],
+    "#change tr[data-label='sums'] a.earlier": ["held0", "held2", "held4"],
+    "#by-difficulty tr[data-label='easy'] a.failing": ["held0"],
 }
-"""By link in the evaluations: the tasks of the failed episodes that it leads to."""
+"""By link in the evaluations: the tasks of the episodes that it leads to."""
 
 
 def test_links_lead_from_failures_alarms_and_tools_to_their_episodes(page: Any, served: Served) -> None:
@@ -105,11 +104,11 @@ def test_links_lead_from_failures_alarms_and_tools_to_their_episodes(page: Any, 
     page.wait_for_selector("#list a")
     assert texts(page, "#list a") == ["held0"], "filtered as before"
     look(page, served, "health")
-    page.click("#alarms tr[data-step='1'] a")
+    page.click("#alarms [data-alarm='truncation'] a.first")
     page.wait_for_selector("main[data-view='trajectories'] #list")
     assert {row.partition("\t")[0] for row in texts(page, "#list tbody tr")} == {"step 1"}
     look(page, served, "tools")
-    page.click("#tools [data-tool='send'] a")
+    page.click("#tools [data-tool='send'] td:nth-child(3) a")
     page.wait_for_selector("main[data-view='trajectories'] #list")
     assert set(texts(page, "#list a")) == {"evil<b>", "long"}
 

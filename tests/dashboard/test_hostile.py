@@ -80,6 +80,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             evaluate(folder, name, [short, good(replace(short.trajectory.task, id="fine"))])
         demonstrated = [hostile_task(episode.trajectory.task) for episode in (short, long)]
         save(demonstrated, folder.path.parent / "train.jsonl")
+        with (folder.path / "training.log").open("ab") as file:
+            file.write(f"{HOSTILE}\n".encode("utf-8", "surrogatepass") + bytes(range(256)) + b"x" * 2**20)
         return folder.path
 
 

@@ -18,7 +18,7 @@ WATCH_FOCUS = """(which) => {
       is_ringed: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1,
       is_seen: box.width > 0 && box.height > 0 && box.right > 0 && box.bottom > 0 && box.top < innerHeight });
   });
-  return places().length;
+  return places().filter((one) => one.checkVisibility()).length;
 }"""
 """From now on, keep in `window.stops` what every focused element looks like, once if the page is redrawn."""
 

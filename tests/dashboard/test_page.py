@@ -112,7 +112,7 @@ def test_tools_and_evaluations_agree_with_the_files(page: Any, served: Served) -
     written = json.loads((served.run / "evaluations" / "after.json").read_text())["figures"]["all"]["success"]
     bounds = " ".join(f"{100 * written[end]:.1f}%" for end in ("low", "high"))
     assert f"{100 * written['value']:.1f}% [{bounds}]" in page.inner_text("#evaluations [data-name='after']")
-    assert page.inner_text("#change [data-label='all']").split("\t")[1] == "0.5"
+    assert page.inner_text("#change tr[data-label='all']").split("\t")[4] == "+50.0%"
 
 
 def test_a_text_of_a_million_characters_is_shown_in_part_and_then_whole(page: Any, served: Served) -> None:

@@ -101,6 +101,38 @@ def test_an_exploration_is_summed_up_and_its_report_opens_without_scripts(
     report.close()
 
 
+def test_what_an_exploration_reached_and_rejected_is_shown_with_reasons(
+    page: Any, serve: Serve, run: Path
+) -> None:
+    write_json(run.parent / "report.json", as_json(explored.shop()))
+    look(page, serve(run), "tasks")
+    page.click("#exploration summary")
+    words = page.inner_text("#exploration")
+    assert "10 of 14 tools answered, 9 are in tasks; 120 of 220 drafts became tasks (54.5%)" in words
+    assert "mail was not explored to the end: did not start: command not found" in words
+    rows = [row.split("\t") for row in texts(page, "#tools-found tbody tr")]
+    assert rows[0][:3] == ["shop", "shop_pay", "not reached"]
+    assert rows[0][-1] == "needs a key"
+    assert [row[2] for row in rows][-1] == "in tasks"
+    example = "How many orders are open? 3 was the most common answer."
+    assert texts(page, "#rejected tbody tr")[0].split("\t") == ["guessable", "60", "60.0%", example]
+
+
+def test_a_hostile_exploration_stays_text_and_is_bounded(page: Any, serve: Serve, run: Path) -> None:
+    write_json(run.parent / "report.json", as_json(explored.hostile()))
+    served = serve(run)
+    assert len(json.dumps(served.ask("exploration", split="train"))) < 2_000_000
+    look(page, served, "tasks")
+    page.click("#exploration summary")
+    assert "<script>" in page.inner_text("#exploration")
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.goto("about:blank")
+    (run.parent / "report.json").write_text('{"figures": {}}')
+    look(page, served, "tasks")
+    assert page.query_selector("#exploration") is None
+
+
 def ask(run: Path) -> Any:
     with serving(run) as served:
         return served.ask("tasks")

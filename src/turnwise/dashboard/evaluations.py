@@ -11,6 +11,9 @@ from turnwise.evaluate.statistics import paired_difference
 from turnwise.evaluate.summary import rates_by_task
 from turnwise.runtime.regular_files import Damaged, names_in
 
+MAX_WORSE = 50
+"""The most tasks that are listed because their success fell."""
+
 
 def evaluations(run: Path) -> list[dict[str, Any]]:
     """The figures of every evaluation, oldest first; an unreadable one has only `name` and `error`."""
@@ -98,14 +101,23 @@ def _compared(before: Path, before_changed: int, after: Path, after_changed: int
     rates = [rates_by_task(report.episodes) for report in reports]
     both = sorted(rates[0].keys() & rates[1].keys())
     if not both:
-        return {"num_tasks": 0, "all": None, "families": {}}
+        return {"num_tasks": 0, "all": None, "families": {}, "worse": [], "num_worse": 0}
     families = {episode.task_id: episode.family for episode in reports[1].episodes}
 
     def change(tasks: list[str]) -> dict[str, Any]:
         one, other = ({task: side[task] for task in tasks} for side in rates)
         return {**asdict(paired_difference(one, other, num_resamples=2_000)), "num_tasks": len(tasks)}
 
+    fallen = sorted(
+        (task for task in both if rates[1][task] < rates[0][task]),
+        key=lambda task: (rates[1][task] - rates[0][task], task),
+    )
     return {
+        "num_worse": len(fallen),
+        "worse": [
+            {"task": task, "family": families[task], "before": rates[0][task], "after": rates[1][task]}
+            for task in fallen[:MAX_WORSE]
+        ],
         "num_tasks": len(both),
         "num_left_out": len(rates[0]) + len(rates[1]) - 2 * len(both),
         "all": change(both),

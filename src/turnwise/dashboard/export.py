@@ -9,6 +9,8 @@ import re
 from typing import Any
 
 from turnwise.dashboard import conversation, episode_list, evaluations, listing, series
+from turnwise.dashboard.alarm_list import listed_alarms
+from turnwise.dashboard.machine import machine
 from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
 from turnwise.dashboard.runs import ListedRun, Runs
 from turnwise.dashboard.server import OF_DAMAGED_FILES, as_json
@@ -77,7 +79,7 @@ def _answers(run: ListedRun) -> dict[str, Any]:
     reports = evaluations.evaluations(run.folder)
     whole = [report["name"] for report in reports if "error" not in report]
     choices = listing.choices(index)
-    lines, alarms = series.series(index, names), series.alarms(index)
+    lines, alarms = series.series(index, names), listed_alarms(run)
     steps = {step for line in lines.values() for step in line["steps"]}
     steps |= {alarm["step"] for alarm in alarms["alarms"]}
     return {
@@ -87,6 +89,7 @@ def _answers(run: ListedRun) -> dict[str, Any]:
         "axes": {axis: _places(run, axis, steps) for axis in series.AXES if axis != "step"},
         "histogram": series.histogram(index, "ratio"),
         "alarms": alarms,
+        "machine": machine(index) | {"disk": None},
         "choices": choices,
         "tools": {choice["value"]: traffic(index, source=choice["value"]) for choice in choices["source"]},
         "evaluations": reports,

@@ -9,9 +9,10 @@ UPLOT = files("turnwise.dashboard") / "vendor" / "uplot"
 MODULES = (
     *("dom", "place", "search", "recorded", "api", "source", "hold", "axes", "ink", "csv", "take_away"),
     *("chart", "drill", "seeds", "curves", "heat", "intervals"),
-    *("figures", "panels", "overview", "health", "columns", "trajectories", "tokens"),
+    *("figures", "panels", "overview", "alarms", "machine", "health", "columns", "trajectories", "tokens"),
     *("json_view", "refusal", "turn", "group", "conversation"),
-    *("tools", "evaluations", "tasks", "run_differences", "run_table", "run_bar", "main"),
+    *("calls", "tools", "evaluations", "exploration", "tasks"),
+    *("run_differences", "run_table", "run_bar", "log", "main"),
 )
 """In dependency order: a module comes after those that it imports."""
 

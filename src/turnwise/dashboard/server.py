@@ -14,7 +14,18 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from turnwise.dashboard import conversation, episode_list, listing, series, task_list
+from turnwise.dashboard import (
+    alarm_list,
+    call_list,
+    conversation,
+    episode_list,
+    exploration_view,
+    listing,
+    log_files,
+    machine,
+    series,
+    task_list,
+)
 from turnwise.dashboard import evaluations as measured
 from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
@@ -140,7 +151,10 @@ class Answers:
         return series.histogram(asked.run.index, asked.text("name", "ratio"), **asked.steps)
 
     def alarms(self, asked: Asked) -> Any:
-        return series.alarms(asked.run.index, **asked.steps, axis=asked.axis)
+        return alarm_list.listed_alarms(asked.run, **asked.steps, axis=asked.axis)
+
+    def machine(self, asked: Asked) -> Any:
+        return machine.machine(asked.run.index)
 
     def choices(self, asked: Asked) -> Any:
         run, now = asked.run, asked.run.index.num_changes
@@ -185,6 +199,17 @@ class Answers:
     def tools(self, asked: Asked) -> Any:
         return traffic(asked.run.index, source=asked.text("source", "train"), **asked.steps)
 
+    def calls(self, asked: Asked) -> Any:
+        wanted = call_list.CallFilter(
+            source=asked.text("source", "train"),
+            tool=asked.text("tool"),
+            server=asked.text("server"),
+            error=asked.text("error"),
+            **asked.steps,
+        )
+        place = {"offset": asked.whole("offset") or 0, "limit": asked.whole("limit") or 20}
+        return call_list.calls(asked.run.index, wanted, **place)
+
     def paired(self, asked: Asked) -> Any:
         return measured.paired(asked.run.folder, self._runs[asked.text("other")].folder)
 
@@ -203,11 +228,24 @@ class Answers:
     def task(self, asked: Asked) -> Any:
         return task_list.task(asked.run, asked.text("split"), asked.whole("place") or 0)
 
+    def exploration(self, asked: Asked) -> Any:
+        return exploration_view.exploration(asked.run, asked.text("split"))
+
+    def log(self, asked: Asked) -> Any:
+        folder = asked.run.folder
+        files, trace = log_files.log_files(folder), log_files.foreign_traceback(folder)
+        if not files:
+            return {"files": [], "traceback": trace}
+        wanted = log_files.LogFilter(text=asked.text("text"), level=asked.text("level"))
+        name = asked.text("file") or files[0]
+        found = log_files.log_page(folder, name, wanted, end=asked.whole("end"))
+        return {"files": files, "traceback": trace, **found}
+
 
 PATHS = (
     *("runs", "standing", "names", "series", "histogram", "alarms", "choices", "trajectories"),
     *("trajectory", "group", "tokens", "tools", "evaluations", "comparison", "paired", "tasks", "task"),
-    "failed_starts",
+    *("calls", "exploration", "log", "machine", "failed_starts"),
 )
 
 

@@ -40,6 +40,7 @@ CREATE INDEX calls_name ON calls (tool, cause, episode);
 CREATE INDEX calls_cause ON calls (cause, episode);
 CREATE INDEX calls_episode ON calls (episode, tool);
 CREATE INDEX calls_file ON calls (file);
+CREATE INDEX calls_failed ON calls (source, step, tool, server, cause) WHERE cause <> 'ok';
 CREATE TABLE traces (step INTEGER, episode TEXT, file INTEGER, offset INTEGER, length INTEGER,
   PRIMARY KEY (step, episode)) WITHOUT ROWID;
 CREATE INDEX traces_file ON traces (file);

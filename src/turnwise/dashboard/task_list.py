@@ -122,9 +122,10 @@ def _files(files: Sequence[TaskFile]) -> list[dict[str, Any]]:
     shown: list[dict[str, Any]] = []
     folders: set[Path] = set()
     for file in files:
-        has_report = not file.problem and file.path.parent not in folders and file.report.is_file()
-        exploration = file.exploration if has_report else None
-        folders |= {file.path.parent} if has_report else set()
+        is_first = not file.problem and file.path.parent not in folders
+        has_report = is_first and file.report.is_file()
+        exploration = file.exploration if is_first else None
+        folders |= {file.path.parent} if has_report or exploration is not None else set()
         shown.append(
             {
                 "split": file.split,

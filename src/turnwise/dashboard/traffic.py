@@ -18,6 +18,7 @@ def traffic(
     """One row per tool, one per server, and the time that episodes spent waiting for tools."""
     end = 2**62 if last is None else last
     with index.reading() as connection:
+        connection.execute("BEGIN")  # one snapshot: the index may grow between the queries
         tools = _tools(connection, source, first, end)
         [seconds, engine, waiting, num_episodes] = connection.execute(
             "SELECT sum(seconds), sum(engine_seconds), sum(tool_seconds), count(*) FROM episodes "
@@ -41,18 +42,23 @@ def _tools(connection: sqlite3.Connection, source: str, first: int, last: int) -
     within = "source = ? AND ifnull(step, 0) BETWEEN ? AND ?"
     values = (source, first, last)
     latencies = _latencies(connection, "tool", values)
-    causes: dict[str, dict[str, int]] = {}
-    for row in connection.execute(
-        f"SELECT tool, cause, count(*) AS num FROM calls WHERE {within} GROUP BY tool, cause",  # noqa: S608
-        values,
-    ):
-        causes.setdefault(row["tool"], {})[row["cause"]] = row["num"]
     rows = connection.execute(
         f"SELECT tool, max(server) AS server, count(*) AS num, sum(num_retries) AS num_retries, "  # noqa: S608
         f"sum(seconds) AS seconds FROM calls WHERE {within} GROUP BY tool "
         "ORDER BY max(server) = '', max(server), tool",
         values,
     ).fetchall()
+    failures: dict[str, dict[str, int]] = {row["tool"]: {} for row in rows}
+    for row in connection.execute(  # the index calls_failed has only these; the rest are successes
+        f"SELECT tool, cause, count(*) AS num FROM calls WHERE {within} AND cause <> 'ok' "  # noqa: S608
+        "GROUP BY tool, cause",
+        values,
+    ):
+        failures[row["tool"]][row["cause"]] = row["num"]
+    causes = {
+        row["tool"]: ({"ok": num_ok} if (num_ok := row["num"] - sum(failed.values())) else {}) | failed
+        for row, failed in ((row, failures[row["tool"]]) for row in rows)
+    }
     return [
         {
             "tool": row["tool"],

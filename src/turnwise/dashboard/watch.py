@@ -7,6 +7,7 @@ import threading
 import time
 
 from turnwise.dashboard import search_index
+from turnwise.dashboard.log_files import log_sizes
 from turnwise.dashboard.run_row import RunRow
 from turnwise.dashboard.runs import ListedRun, Runs
 
@@ -31,6 +32,7 @@ class Watch:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="index", daemon=True)
         self._rows: dict[str, RunRow] = {}
+        self._logs: dict[str, list[int]] = {}
         self.version = 0
         self.is_whole = False
         """Whether the indexes of the opened runs have caught up with the files."""
@@ -66,6 +68,9 @@ class Watch:
             rows = {run.name: run.row() for run in self._runs}
             self.version += rows != self._rows  # the end of a run adds no line to the indexed files
             self._rows = rows
+            logs = {run.name: log_sizes(run.folder) for run in opened}
+            self.version += logs != self._logs  # a run that loads its model logs lines but no figures
+            self._logs = logs
             is_behind = any(run.index.is_behind for run in opened)
             self.version += self.is_whole == is_behind
             self.is_whole = not is_behind

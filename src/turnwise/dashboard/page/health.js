@@ -1,18 +1,21 @@
-// Whether what was sampled is what is trained, and each alarm where it fired.
+// Whether a run is healthy: the verdict, the alarms, the machine, and whether what was sampled is what is trained.
 
+import { alarmsOf, verdictOnRuns } from "./alarms.js";
 import { ask } from "./api.js";
 import { rangeOf } from "./axes.js";
-import { badge, cells, make, number, table } from "./dom.js";
+import { make } from "./dom.js";
 import { HEALTH } from "./figures.js";
 import { heat } from "./heat.js";
+import { machineOf } from "./machine.js";
 import { panelsOf, settingsOf } from "./panels.js";
-import { moved } from "./place.js";
 
 export async function health(runs, settings) {
   const range = rangeOf(settings);
-  const [alarms, ratios] = await Promise.all([
+  const [whole, alarms, ratios, machines] = await Promise.all([
+    Promise.all(runs.map((run) => ask("alarms", { run: run.name }))), // the verdict is on the whole run
     Promise.all(runs.map((run) => ask("alarms", { run: run.name, ...range }))),
-    Promise.all(runs.map((run) => ask("histogram", { run: run.name, name: "ratio", ...range })))]);
+    Promise.all(runs.map((run) => ask("histogram", { run: run.name, name: "ratio", ...range }))),
+    Promise.all(runs.map((run) => ask("machine", { run: run.name })))]);
   const rules = runs[0].standing.health || {};
   const limits = (panel) => {
     const rule = panel.rule && rules[panel.rule];
@@ -25,16 +28,5 @@ export async function health(runs, settings) {
     note: "Each column is a step: how many tokens have which new-over-old probability; dashed, where clipping begins.",
   }) : "");
   const charts = await panelsOf(HEALTH, runs, settings, { limits, alarms: steps, before: pictures });
-  return make("section", {}, make("h2", {}, "Health"), alarmsOf(runs, alarms), settingsOf(settings), charts);
-}
-
-function alarmsOf(runs, alarms) {
-  const rows = runs.flatMap((run, place) => alarms[place].alarms.map((alarm) => make("tr", { "data-step": alarm.step },
-    cells(runs.length > 1 ? run.name : badge(alarm.level, alarm.level === "halt" ? "bad" : "warn"),
-      make("a", { href: moved({ first: alarm.step, last: alarm.step, run: run.name, source: "train" }, "trajectories") }, number(alarm.step)),
-      alarm.name, number(alarm.value), number(alarm.threshold), alarm.message))));
-  if (!rows.length) return make("p", { id: "alarms", class: "good" }, "No alarm has fired.");
-  const shown = make("details", { id: "alarms", open: rows.length <= 30 }, make("summary", {}, rows.length === 1 ? "1 alarm" : rows.length + " alarms, the newest first"),
-    table([runs.length > 1 ? "run" : "", "step", "rule", "value", "limit", "what it means and what to try"], rows));
-  return shown;
+  return make("section", {}, make("h2", {}, "Health"), verdictOnRuns(runs, whole), machineOf(runs, machines), alarmsOf(runs, alarms), settingsOf(settings), charts);
 }

@@ -7,6 +7,7 @@ import { figure, make } from "./dom.js";
 import { evaluations } from "./evaluations.js";
 import { health } from "./health.js";
 import { hold } from "./hold.js";
+import { log } from "./log.js";
 import { overview } from "./overview.js";
 import { go, listAddress, moved, place } from "./place.js";
 import { recorded } from "./recorded.js";
@@ -16,9 +17,9 @@ import { tasks } from "./tasks.js";
 import { tools } from "./tools.js";
 import { trajectories } from "./trajectories.js";
 
-const VIEWS = { overview, health, trajectories, tools, evaluations, tasks, runs: runTable, trajectory: conversation };
-const TABS = { overview: "Overview", health: "Health", trajectories: "Trajectories", tools: "Tools", evaluations: "Evaluations", tasks: "Tasks", runs: "Runs" };
-if (recorded()) delete TABS.tasks; // an exported file holds no task files
+const VIEWS = { overview, health, trajectories, tools, evaluations, tasks, runs: runTable, log, trajectory: conversation };
+const TABS = { overview: "Overview", health: "Health", trajectories: "Trajectories", tools: "Tools", evaluations: "Evaluations", tasks: "Tasks", runs: "Runs", log: "Log" };
+if (recorded()) for (const name of ["tasks", "log"]) delete TABS[name]; // an exported file holds neither task files nor logs
 const MAX_CHIPS = 24; // with more runs than this, only the chosen ones are above every view
 const ENDED_BADLY = ["crashed", "died", "halted", "damaged"];
 const STATES = { live: "● connected", reading: "◌ reading the runs …", gone: "○ the server is gone", recorded: "as exported" };
@@ -84,8 +85,14 @@ function heads(view) {
   const offered = runs.length > MAX_CHIPS ? shown.slice(0, MAX_CHIPS) : runs;
   const all = offered === runs ? [] : [make("a", { id: "all-runs", href: moved({}, "runs") }, "choose among all " + figure(runs.length) + " runs")];
   document.getElementById("runs").replaceChildren(...all, ...offered.map((run) => make("label", { class: "chip key c" + (1 + run.colour % 8), title: run.standing.folder },
-    make("input", { id: "run-" + run.name, type: "checkbox", checked: shown.includes(run), onchange: (event) => toggle(run, event.target.checked) }), run.name, " ", make("small", { class: ENDED_BADLY.includes(run.standing.state) ? "bad" : null }, run.standing.state))));
+    make("input", { id: "run-" + run.name, type: "checkbox", checked: shown.includes(run), onchange: (event) => toggle(run, event.target.checked) }), run.name, " ", stateIn(run))));
   document.title = "turnwise: " + (TABS[view] || "trajectory");
+}
+
+// The state of a run that failed leads to its log.
+function stateIn({ name, standing: { state } }) {
+  const words = make("small", { class: ENDED_BADLY.includes(state) ? "bad" : null }, state);
+  return ["crashed", "died"].includes(state) && TABS.log ? make("a", { href: moved({ runs: name, run: name }, "log"), title: "open its log" }, words) : words;
 }
 
 function toggle(run, isOn) {

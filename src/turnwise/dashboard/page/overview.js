@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { badge, make, number, percent, seconds } from "./dom.js";
 import { OVERVIEW } from "./figures.js";
 import { panelsOf, settingsOf } from "./panels.js";
-import { go } from "./place.js";
+import { go, moved } from "./place.js";
 
 const MAX_PROBLEMS = 20;
 
@@ -32,10 +32,10 @@ function card({ name, standing, colour }) {
 }
 
 // Why a run is no longer running, unless it is because it has finished.
-function ended({ state, reason }) {
+function ended({ name, state, reason }) {
   if (!reason) return "";
   const isBad = ["crashed", "died", "halted", "damaged"].includes(state);
-  const more = state === "crashed" ? make("p", { class: "note" }, "training.log in the run's folder has the traceback.") : "";
+  const more = state === "crashed" ? make("p", { class: "note" }, make("a", { href: moved({ run: name }, "log") }, "training.log"), " has the traceback.") : "";
   return make("div", { class: "ended", "data-state": state },
     badge(state, isBad ? "bad" : "warn"), make("pre", { class: "text" }, reason), more);
 }

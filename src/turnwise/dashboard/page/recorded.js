@@ -23,6 +23,7 @@ class Recorded {
     const run = this.written.answers[parameters.run] || {};
     if (path === "series") return this.series(run, parameters);
     if (path === "trajectories") return this.list(run, parameters);
+    if (path === "calls") return callsWithin(run, parameters);
     if (path === "trajectory" || path === "group" || path === "tokens") {
       const whole = (run.trajectory || {})[parameters.id];
       const found = whole && run[path][path === "group" ? whole.group[0].id : parameters.id];
@@ -42,7 +43,7 @@ class Recorded {
     const isRange = ["first", "last", "from", "to"].some((name) => parameters[name]);
     if (path === "tools") return { ...(run.tools || {})[parameters.source || "train"], note: isRange ? "In this file tools are counted over all steps; open the run itself for a range." : "" };
     const isIn = (step) => within(step, parameters, run.axes);
-    if (path === "alarms") return { ...run.alarms, alarms: run.alarms.alarms.filter((alarm) => isIn(alarm.step)).map((alarm) => ({ ...alarm, x: placeOf(alarm.step, parameters, run.axes) })) };
+    if (path === "alarms") return { ...run.alarms, alarms: run.alarms.alarms.filter((alarm) => isIn(alarm.step)).map((alarm) => ({ ...alarm, x: placeOf(alarm.step, parameters, run.axes) })), note: isRange ? "In this file alarms are counted over all steps; open the run itself for a range." : "" };
     if (path === "histogram") return { ...run.histogram, columns: run.histogram.columns.filter((column) => isIn(column.first) || isIn(column.last)) };
     return run[path];
   }
@@ -73,6 +74,18 @@ class Recorded {
     const start = Number(asked.offset || 0);
     return { total: fit.length, search, num_left_out: run.choices.num_episodes - run.rows.length, rows: fit.slice(start, start + Number(asked.limit || 50)) };
   }
+}
+
+// The calls of the episodes in the file that pass the filter, the newest step first.
+function callsWithin(run, asked) {
+  const servers = Object.fromEntries(run.tools[asked.source].tools.map((tool) => [tool.tool, tool.server]));
+  const fits = (call) => asked.error === "retried" ? call.result.num_retries > 0 : asked.error === "infra" ? call.result.fault === "infra" : asked.error ? call.result.cause === asked.error : call.result.cause !== "ok";
+  const rows = run.rows.filter((row) => row.source === asked.source && within(row.step, asked, run.axes)).flatMap((row) => run.trajectory[row.id].turns.flatMap((turn, place) =>
+    turn.calls.filter((call) => call.result && fits(call) && (!asked.tool || call.name === asked.tool) && (!asked.server || servers[call.name] === asked.server)).map((call) => ({
+      id: row.id, source: row.source, step: row.step, task: row.task, turn: place + 1, tool: call.name, cause: call.result.cause, seconds: call.result.seconds, num_retries: call.result.num_retries, arguments: call.arguments, content: call.result.content }))));
+  rows.sort((a, b) => b.step - a.step);
+  const start = Number(asked.offset || 0);
+  return { total: rows.length, rows: rows.slice(start, start + asked.limit) };
 }
 
 // Where a step is on the axis that is asked for.

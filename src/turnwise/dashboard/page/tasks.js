@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { brief, cells, figure, longText, make, number, percent, seconds, table } from "./dom.js";
+import { explorationOf } from "./exploration.js";
 import { go, moved } from "./place.js";
 import { playedFor } from "./source.js";
 
@@ -16,7 +17,8 @@ export async function tasks(runs, settings) {
   const found = await ask("tasks", asked);
   const section = make("section", { id: "tasks" }, make("h2", {}, "Tasks"));
   if (!found.files.length) return section.append(make("p", {}, "The run's recipe names no task file.")), section;
-  section.append(make("ul", { class: "note", id: "task-files" }, found.files.map((file) => fileOf(file, run))), taskFilters(runs, run, settings, found.choices), taskPages(found, settings));
+  const explored = found.files.find((file) => file.exploration);
+  section.append(make("ul", { class: "note", id: "task-files" }, found.files.map((file) => fileOf(file, run))), explored ? explorationOf(await ask("exploration", { run: run.name, split: explored.split })) : "", taskFilters(runs, run, settings, found.choices), taskPages(found, settings));
   section.append(found.total ? table(["split", "task", "question", "family", "difficulty", "tools", "played", "success"], found.rows.map((row) => taskRow(row, run)), { id: "task-list", class: "rows" })
     : make("p", { id: "task-list" }, "No task fits."));
   return section;
