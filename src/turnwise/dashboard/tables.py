@@ -9,7 +9,7 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-VERSION = 6
+VERSION = 7
 """The schema's version: an index of another version is rebuilt."""
 
 NEW_FILE = "INSERT INTO files (name, inode, offset, tail, num_bad) VALUES (?, 0, 0, '', 0)"

@@ -97,10 +97,11 @@ def _append(path: Path, start: FailedStart) -> None:
     try:
         with open_to_append(path) as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # several processes may fail at once
-            kept = read_bytes(path, _MAX_BYTES).split(b"\n")
-            kept = [each for each in kept if each.strip()][-MAX_STARTS + 1 :]
-            os.ftruncate(file.fileno(), 0)
-            file.write(b"".join(each + b"\n" for each in (*kept, line)))
+            lines = [each for each in read_bytes(path, _MAX_BYTES).split(b"\n") if each.strip()]
+            if len(lines) >= MAX_STARTS:
+                os.ftruncate(file.fileno(), 0)
+                file.write(b"".join(each + b"\n" for each in lines[-MAX_STARTS + 1 :]))
+            file.write(line + b"\n")
     except (OSError, Damaged) as error:
         logger.info("%s: the failed start is not recorded: %s", path, error)
 

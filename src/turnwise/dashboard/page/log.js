@@ -14,7 +14,7 @@ export async function log(runs, settings) {
   const run = runs.find((each) => each.name === settings.run) || runs[0];
   const asked = { file: settings.file, end: settings.end, text: settings.text, level: settings.level };
   const found = await ask("log", { run: run.name, ...asked });
-  section.append(tracebackOf(found), logFilters(runs, run, settings, found));
+  section.append(tracebackOf(found), logFilters(settings, found));
   if (!found.files.length) return section.append(make("p", { id: "log-lines" }, "The run's folder has no log.")), section;
   const key = JSON.stringify([run.name, asked]);
   section.append(logPages(found, settings), found.lines.length ? linesOf(found, settings, key) : make("p", { id: "log-lines" }, settings.text || settings.level ? "No line fits here." : "The log is empty."),
@@ -48,11 +48,10 @@ function hitsIn(text, wanted) {
   return [...parts, text.slice(from)];
 }
 
-function logFilters(runs, run, settings, found) {
+function logFilters(settings, found) {
   const set = (name) => (event) => go({ [name]: event.target.value, end: "" });
   const pick = (name, label, options) => make("label", {}, label + " ", make("select", { id: "log-" + name, onchange: set(name) }, options.map(([value, words]) => make("option", { value, selected: (settings[name] || "") === value }, words))));
   return make("form", { class: "settings", onsubmit: (event) => event.preventDefault() },
-    runs.length > 1 ? make("label", {}, "run ", make("select", { id: "log-run", onchange: (event) => go({ run: event.target.value, file: "", end: "" }) }, runs.map((each) => make("option", { value: each.name, selected: each === run }, each.name)))) : "",
     found.files.length > 1 ? pick("file", "file", found.files.map((name, place) => [place ? name : "", name])) : "",
     make("label", {}, "line has ", make("input", { id: "log-text", type: "search", value: settings.text || "", onchange: set("text") })), pick("level", "show", Object.entries(LEVELS)));
 }

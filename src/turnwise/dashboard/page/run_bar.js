@@ -26,7 +26,7 @@ export function runBar(view, chosen, runs) {
 }
 
 // What belongs to the run that was shown before.
-const OF_ANOTHER_RUN = { offset: "", id: "", of: "", group: "", before: "", after: "" };
+const OF_ANOTHER_RUN = { offset: "", id: "", of: "", group: "", before: "", after: "", file: "", end: "" };
 
 function runsWith(name, chosen) {
   const names = chosen.map((each) => each.name);
