@@ -14,7 +14,7 @@ from skyrl.train.utils.trainer_utils import build_dataloader
 from tests.integrations.stage import ModelClient
 from turnwise.config import Recipe, load_recipe
 from turnwise.integrations.skyrl.experiment import TurnwiseExp, checked_config, num_gpus
-from turnwise.integrations.skyrl.generator import TurnwiseGenerator
+from turnwise.integrations.skyrl.generator import TurnwiseGenerator, task_in
 from turnwise.integrations.skyrl.launch import find_spec, launch, preview
 from turnwise.integrations.skyrl.translation import translate
 
@@ -90,7 +90,7 @@ def test_the_experiment_has_our_tasks_and_our_generator() -> None:
     batch = next(iter(build_dataloader(experiment.cfg, experiment.train_dataset)))
     assert len(batch) == 64
     assert len({item["uid"] for item in batch}) == 64
-    assert batch[0]["env_extras"]["task"].id == batch[0]["uid"]
+    assert task_in(batch[0]["env_extras"]).id == batch[0]["uid"]
     assert batch[0]["prompt"][-1]["role"] == "user"
     assert len(experiment.eval_dataset) == 20
     generator = experiment.get_generator(experiment.cfg, experiment.tokenizer, ModelClient(recipe))

@@ -42,8 +42,12 @@ def _policy(recipe: Recipe) -> Overrides:
         raise ValueError("policy.lora_tokens: SkyRL trains no rows of tokens; run `turnwise sft` first")
     if policy.lora_alpha != int(policy.lora_alpha):
         raise ValueError(f"policy.lora_alpha: SkyRL needs an integer, not {policy.lora_alpha}")
+    precision: Overrides = {}
+    if model.dtype == "float32":  # without these keys, SkyRL's FSDP computes in bfloat16 whatever trainer.bf16 is
+        models = ("policy", "ref", "critic")
+        precision = {f"trainer.{name}.fsdp_config.mixed_precision.param_dtype": "fp32" for name in models}
     targets = policy.lora_targets if isinstance(policy.lora_targets, str) else list(policy.lora_targets)
-    return {
+    return precision | {
         "trainer.strategy": "fsdp",
         "trainer.seed": recipe.seed,
         "trainer.policy.model.path": str(EMBEDDED_FOLDER) if model.path == EMBEDDED else model.path,
@@ -290,6 +294,8 @@ def paths_and_logger(recipe: Recipe, folder: Path) -> Overrides:
 
 def differences(recipe: Recipe) -> Iterator[str]:
     """What SkyRL supports but does differently, one sentence per difference."""
+    if recipe.model.dtype == "float32":
+        yield "model.dtype 'float32' keeps weights and sums in float32, and multiplies matrices in bfloat16"
     if recipe.algorithm.advantage == "reinforce++":
         yield "algorithm.advantage 'reinforce++' is whitened over tokens, not over episodes"
     if recipe.algorithm.advantage == "gae":

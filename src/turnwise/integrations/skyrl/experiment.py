@@ -1,5 +1,6 @@
 """SkyRL's experiment with the tasks of a recipe and the generator of turnwise."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from turnwise.integrations.skyrl.translation import Translation
 from turnwise.integrations.skyrl.workers import Workers
 from turnwise.rewards import check_scorable, parts_of
 from turnwise.tasks.load import load
+from turnwise.tasks.rows import row_of
 from turnwise.tasks.selection import across_families
 from turnwise.types import Task
 
@@ -37,7 +39,8 @@ class TaskDataset:
     def __getitem__(self, place: int) -> dict[str, Any]:
         task = self._tasks[place]
         messages = [{"role": message.role, "content": message.content} for message in task.prompt]
-        extras = {"task": task, "data_source": task.family or "tasks"}
+        # as JSON: SkyRL writes these columns to the files of an evaluation
+        extras = {"task": json.dumps(row_of(task)), "data_source": task.family or "tasks"}
         return {"prompt": messages, "env_class": None, "env_extras": extras, "uid": task.id}
 
     def collate_fn(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
