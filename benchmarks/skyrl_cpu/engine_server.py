@@ -1,6 +1,6 @@
 """Stands in for SkyRL's vLLM servers: turnwise's engine behind the routes that SkyRL's client calls.
 
-    python benchmarks/skyrl_cpu/engine_server.py RECIPE --port 8123
+    PYTHONPATH=benchmarks/skyrl_cpu/stand_ins python -m benchmarks.skyrl_cpu.engine_server RECIPE --port 8123
 
 Until the trainer has sent weights, requests are answered with 503: an engine that was restarted in the middle
 of a run must not sample from the initial weights.
@@ -8,11 +8,8 @@ of a run must not sample from the initial weights.
 
 import argparse
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parent / "stand_ins"))
 
 import torch
 import uvicorn
@@ -107,9 +104,9 @@ def _error(message: str, status: int) -> JSONResponse:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recipe", type=Path)
-    parser.add_argument("--port", type=int, default=8123)
+    parser.add_argument("--port", type=int, required=True)
     args = parser.parse_args()
     server = EngineServer(load_recipe(args.recipe))
     uvicorn.run(Starlette(routes=server.routes()), host="127.0.0.1", port=args.port, log_level="warning")

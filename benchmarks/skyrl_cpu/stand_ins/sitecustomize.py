@@ -1,4 +1,4 @@
-"""Python imports this at its start: it puts `cuda_on_cpu` in front of SkyRL's FSDP code, where that is imported."""
+"""Python imports this at its start; it installs `cuda_on_cpu` when SkyRL's FSDP code is about to be imported."""
 
 import sys
 from importlib.abc import MetaPathFinder

@@ -1,1 +1,1 @@
-"""Stands in for flash-attn, which SkyRL imports on all hardware; with `trainer.flash_attn = false` it is not called."""
+"""Stands in for flash-attn, which SkyRL always imports and, with `trainer.flash_attn = false`, never calls."""

@@ -42,12 +42,8 @@ def _policy(recipe: Recipe) -> Overrides:
         raise ValueError("policy.lora_tokens: SkyRL trains no rows of tokens; run `turnwise sft` first")
     if policy.lora_alpha != int(policy.lora_alpha):
         raise ValueError(f"policy.lora_alpha: SkyRL needs an integer, not {policy.lora_alpha}")
-    precision: Overrides = {}
-    if model.dtype == "float32":  # without these keys, SkyRL's FSDP computes in bfloat16 whatever trainer.bf16 is
-        models = ("policy", "ref", "critic")
-        precision = {f"trainer.{name}.fsdp_config.mixed_precision.param_dtype": "fp32" for name in models}
     targets = policy.lora_targets if isinstance(policy.lora_targets, str) else list(policy.lora_targets)
-    return precision | {
+    return _precision(recipe) | {
         "trainer.strategy": "fsdp",
         "trainer.seed": recipe.seed,
         "trainer.policy.model.path": str(EMBEDDED_FOLDER) if model.path == EMBEDDED else model.path,
@@ -59,6 +55,14 @@ def _policy(recipe: Recipe) -> Overrides:
         "trainer.policy.model.lora.target_modules": targets,
         "trainer.gradient_checkpointing": policy.gradient_checkpointing,
     }
+
+
+def _precision(recipe: Recipe) -> Overrides:
+    """Without these keys, SkyRL's FSDP casts weights to bfloat16, whatever `trainer.bf16` is."""
+    if recipe.model.dtype != "float32":
+        return {}
+    models = ("policy", "ref", "critic")
+    return {f"trainer.{model}.fsdp_config.mixed_precision.param_dtype": "fp32" for model in models}
 
 
 def _sampling(recipe: Recipe) -> Overrides:

@@ -25,7 +25,9 @@ class NCCLTrainerInitInfo:
 
 def join(address: str, port: int, rank: int, world_size: int) -> dist.ProcessGroupGloo:
     """Join the group of the trainer's first rank (0) and the engines."""
-    store = dist.TCPStore(address, port, world_size, is_master=rank == 0, wait_for_workers=False, timeout=_TIMEOUT)
+    store = dist.TCPStore(
+        address, port, world_size, is_master=rank == 0, wait_for_workers=False, timeout=_TIMEOUT
+    )
     return dist.ProcessGroupGloo(store, rank, world_size, _TIMEOUT)
 
 
