@@ -80,6 +80,7 @@ def cluster(out: Path, recipe: Path, *, port: int, nodes: Mapping[str, int]) -> 
     temporary = Path("/tmp") / f"tw-ray-{os.getpid()}"  # Ray's socket paths must be short
     temporary.mkdir()
     processes: dict[str, Any] = {}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left
     try:
         for name, num_gpus in nodes.items():
             node = ray_node(temporary / "ray", is_head=name == "head", num_gpus=num_gpus)

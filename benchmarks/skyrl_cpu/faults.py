@@ -4,8 +4,8 @@
 
 Two Ray nodes on this machine; players are on both. After step 1 a player is killed, after step 2 an MCP
 server, after step 3 the second node, after step 4 the engine, which is started again without weights. The
-first three must not end the run. The lost engine ends it, and the same command resumes it from its last checkpoint.
-Rewards of the steps must equal those of the run without faults: seeds depend on the step, the task and the
+first three must not end the run. The lost engine ends it, and the same command resumes it from its last
+checkpoint. Rewards must equal those of the run without faults: seeds depend on the step, the task and the
 member, so an episode that is played again has the same tokens.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from benchmarks.skyrl_cpu.cluster import BIN, cluster, engine, environment, stop
-from benchmarks.skyrl_cpu.learning import PORT, skyrl_figures, write_recipe, write_tasks
+from benchmarks.skyrl_cpu.learning import PORT, skyrl_figures, write_recipe
 
 SETTINGS = {
     "run.num_steps": "6",
@@ -125,7 +125,6 @@ def main() -> None:
     for name, run in runs.items():
         out = args.out.resolve() / name
         out.mkdir(parents=True)
-        write_tasks(out)
         run(write_recipe(out), out)
         figures[name] = skyrl_figures(out / "train.log")
     print("step  reward with faults  without  " + "  ".join(COUNTS))

@@ -11,13 +11,18 @@ gloo for CUDA and NCCL (stand_ins/cuda_on_cpu.py), a broadcast over gloo for vLL
 import argparse
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+from transformers import AutoModelForCausalLM
+
 from benchmarks.skyrl_cpu.cluster import BIN, HERE, ROOT, cluster, environment
+from turnwise.chat import EMBEDDED_FOLDER
 from turnwise.tasks.load import load, save
 
 PORT = 8124
@@ -46,11 +51,23 @@ def write_tasks(out: Path) -> None:
         save(tasks, out / f"{split}.jsonl")
 
 
-def write_recipe(out: Path) -> Path:
-    """The recipe with the tasks of `out` and the engine's port."""
+def write_recipe(out: Path, port: int = PORT) -> Path:
+    """Write the model, the tasks and the recipe to `out`; the recipe has the engine's port."""
+    write_model(out / "model")
+    write_tasks(out)
     path = out / "recipe.toml"
-    path.write_text((HERE / "recipe.toml").read_text().replace("PORT", str(PORT)))
+    path.write_text((HERE / "recipe.toml").read_text().replace("PORT", str(port)))
     return path
+
+
+def write_model(folder: Path) -> None:
+    """The embedded model with an output embedding of its own: SkyRL's FSDP separates tied embeddings."""
+    model = AutoModelForCausalLM.from_pretrained(EMBEDDED_FOLDER, dtype=torch.float32)
+    model.config.tie_word_embeddings = False
+    model.lm_head.weight = torch.nn.Parameter(model.model.embed_tokens.weight.detach().clone())
+    model.save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(EMBEDDED_FOLDER / name, folder)
 
 
 def skyrl_figures(log: Path) -> dict[int, dict[str, float]]:
@@ -119,7 +136,6 @@ def main() -> None:
     args = parser.parse_args()
     out: Path = args.out.resolve()
     out.mkdir(parents=True)
-    write_tasks(out)
     recipe = write_recipe(out)
     steps = ("--set", f"run.num_steps={args.steps}")
     with cluster(out, recipe, port=PORT, nodes={"head": 2}):

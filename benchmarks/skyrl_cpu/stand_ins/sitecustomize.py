@@ -1,4 +1,4 @@
-"""Python imports this at its start; it installs `cuda_on_cpu` when SkyRL's FSDP code is about to be imported."""
+"""Python imports this at its start; it installs `cuda_on_cpu` before SkyRL's FSDP code is imported."""
 
 import sys
 from importlib.abc import MetaPathFinder

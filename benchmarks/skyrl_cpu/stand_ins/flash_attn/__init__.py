@@ -1,1 +1,1 @@
-"""Stands in for flash-attn, which SkyRL always imports and, with `trainer.flash_attn = false`, never calls."""
+"""Stands in for flash-attn, which SkyRL imports always and calls only with `trainer.flash_attn`."""

@@ -13,6 +13,7 @@ from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
 from skyrl.train.generators.base import GeneratorInterface
 from skyrl.train.utils import validate_cfg
 from skyrl.train.utils.utils import initialize_ray
+from transformers import AutoConfig
 
 from turnwise.chat import load_tokenizer, open_chat
 from turnwise.config import Recipe
@@ -106,6 +107,23 @@ def checked_config(translation: Translation) -> SkyRLTrainConfig:
     except (AssertionError, ValueError, NotImplementedError, TypeError) as error:
         raise ValueError(f"SkyRL rejects the recipe: {error}") from None
     return config
+
+
+def check_embeddings(recipe: Recipe, config: SkyRLTrainConfig) -> None:
+    """ValueError if SkyRL 0.4 would train other weights than its engines sample with.
+
+    Its FSDP moves the model to the meta device, which separates tied embeddings, and trains both. An engine
+    keeps them tied and loads one of them, as does everyone who reads the export.
+    """
+    if recipe.policy.tuning != "full":
+        return
+    path = config.trainer.policy.model.path
+    if AutoConfig.from_pretrained(path).tie_word_embeddings:
+        raise ValueError(
+            f"policy.tuning is 'full', and the model {path!r} has tied embeddings, which SkyRL's FSDP trains "
+            "apart while its engines keep them tied: set policy.tuning = 'lora', or save the model with "
+            "tie_word_embeddings = false"
+        )
 
 
 def run_on_ray(recipe: Recipe, config: SkyRLTrainConfig) -> None:
