@@ -16,8 +16,18 @@ from typing import Any
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 BIN = Path(sys.executable).parent
-RAY_PORT = 6399
 _WAIT_SECONDS = 120.0
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+RAY_PORT = free_port()
+"""Where this process starts its cluster."""
 
 
 def environment() -> dict[str, str]:
@@ -29,6 +39,7 @@ def environment() -> dict[str, str]:
         "OMP_WAIT_POLICY": "PASSIVE",
         "HF_HUB_OFFLINE": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "5",  # 15 otherwise
         "RAY_ADDRESS": f"127.0.0.1:{RAY_PORT}",
     }
 

@@ -16,12 +16,11 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from benchmarks.skyrl_cpu.cluster import BIN, cluster, engine, environment, stop
-from benchmarks.skyrl_cpu.learning import PORT, skyrl_figures, write_recipe
+from benchmarks.skyrl_cpu.cluster import BIN, cluster, engine, environment, free_port, stop
+from benchmarks.skyrl_cpu.learning import skyrl_figures, write_recipe
 
 SETTINGS = {
     "run.num_steps": "6",
@@ -73,8 +72,8 @@ def train(recipe: Path, out: Path, faults: Mapping[int, Callable[[], None]]) -> 
     return process.returncode
 
 
-def with_faults(recipe: Path, out: Path) -> None:
-    with cluster(out, recipe, port=PORT, nodes=NODES) as processes:
+def with_faults(recipe: Path, out: Path, port: int) -> None:
+    with cluster(out, recipe, port=port, nodes=NODES) as processes:
 
         def kill_player() -> None:
             victim = players(processes["head"])[0]
@@ -104,15 +103,15 @@ def with_faults(recipe: Path, out: Path) -> None:
         def kill_engine() -> None:
             print("after step 4: engine killed, and started again without weights", flush=True)
             stop(processes["engine"], signal.SIGKILL)
-            processes["engine"] = engine(recipe, PORT, out / "engine.log")
+            processes["engine"] = engine(recipe, port, out / "engine.log")
 
         code = train(recipe, out, {1: kill_player, 2: kill_server, 3: kill_node, 4: kill_engine})
         print(f"exit code {code}; the same command again:", flush=True)
         print(f"exit code {train(recipe, out, {})}", flush=True)
 
 
-def without_faults(recipe: Path, out: Path) -> None:
-    with cluster(out, recipe, port=PORT, nodes=NODES):
+def without_faults(recipe: Path, out: Path, port: int) -> None:
+    with cluster(out, recipe, port=port, nodes=NODES):
         print(f"without faults: exit code {train(recipe, out, {})}", flush=True)
 
 
@@ -121,11 +120,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     figures: dict[str, Mapping[int, Mapping[str, float]]] = {}
-    runs: dict[str, Callable[[Path, Path], Any]] = {"faults": with_faults, "none": without_faults}
+    runs: dict[str, Callable[[Path, Path, int], None]] = {"faults": with_faults, "none": without_faults}
     for name, run in runs.items():
         out = args.out.resolve() / name
         out.mkdir(parents=True)
-        run(write_recipe(out), out)
+        port = free_port()
+        run(write_recipe(out, port), out, port)
         figures[name] = skyrl_figures(out / "train.log")
     print("step  reward with faults  without  " + "  ".join(COUNTS))
     for step in sorted(set(figures["faults"]) - {0}):

@@ -21,11 +21,10 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM
 
-from benchmarks.skyrl_cpu.cluster import BIN, HERE, ROOT, cluster, environment
+from benchmarks.skyrl_cpu.cluster import BIN, HERE, ROOT, cluster, environment, free_port
 from turnwise.chat import EMBEDDED_FOLDER
 from turnwise.tasks.load import load, save
 
-PORT = 8124
 _FIGURE = re.compile(r"'([\w/@-]+)': '?(-?[\d.]+(?:e-?\d+)?)'?")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -51,7 +50,7 @@ def write_tasks(out: Path) -> None:
         save(tasks, out / f"{split}.jsonl")
 
 
-def write_recipe(out: Path, port: int = PORT) -> Path:
+def write_recipe(out: Path, port: int) -> Path:
     """Write the model, the tasks and the recipe to `out`; the recipe has the engine's port."""
     write_model(out / "model")
     write_tasks(out)
@@ -136,9 +135,10 @@ def main() -> None:
     args = parser.parse_args()
     out: Path = args.out.resolve()
     out.mkdir(parents=True)
-    recipe = write_recipe(out)
+    port = free_port()
+    recipe = write_recipe(out, port)
     steps = ("--set", f"run.num_steps={args.steps}")
-    with cluster(out, recipe, port=PORT, nodes={"head": 2}):
+    with cluster(out, recipe, port=port, nodes={"head": 2}):
         theirs = skyrl_curve(train(recipe, out, "skyrl", "--engine", "skyrl", *steps))
     train(recipe, out, "own", *steps)
     own = own_curve(out / "runs" / "own")

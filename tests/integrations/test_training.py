@@ -1,6 +1,5 @@
 """`turnwise train --engine skyrl` learns on CPUs, with stand-ins for CUDA and vLLM."""
 
-import socket
 import subprocess
 from pathlib import Path
 
@@ -11,7 +10,7 @@ pytest.importorskip("skyrl", reason="SkyRL is not installed: run `make test-skyr
 from safetensors.torch import load_file
 
 from benchmarks.skyrl_cpu import learning
-from benchmarks.skyrl_cpu.cluster import BIN, cluster, environment
+from benchmarks.skyrl_cpu.cluster import BIN, cluster, environment, free_port
 
 SETTINGS = {
     "run.num_steps": "2",
@@ -21,13 +20,6 @@ SETTINGS = {
     "evaluation.every": "0",
     "skyrl.num_players": "1",
 }
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
 
 
 def train(recipe: Path, folder: Path) -> str:
