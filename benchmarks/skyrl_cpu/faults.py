@@ -23,8 +23,8 @@ from benchmarks.skyrl_cpu.cluster import BIN, cluster, engine, environment, free
 from benchmarks.skyrl_cpu.learning import skyrl_figures, write_recipe
 
 SETTINGS = {
-    "run.num_steps": "6",
-    "run.tasks_per_step": "4",
+    "run.num_steps": "5",
+    "run.tasks_per_step": "2",
     "rollout.group_size": "4",
     "run.checkpoint_every": "1",
     "evaluation.every": "0",

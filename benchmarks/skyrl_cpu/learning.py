@@ -131,10 +131,10 @@ def train(recipe: Path, out: Path, name: str, *arguments: str) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=12)
     args = parser.parse_args()
     out: Path = args.out.resolve()
-    out.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
     port = free_port()
     recipe = write_recipe(out, port)
     steps = ("--set", f"run.num_steps={args.steps}")

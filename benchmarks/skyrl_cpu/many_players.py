@@ -4,7 +4,8 @@
 
 Every episode has three calls of a tool that takes 50 ms, on real MCP servers, and four turns that a scripted
 engine answers after a second, as a busy vLLM does. One row per size: episodes per second, the share of the
-ideal (in flight ÷ 4.15 s), the cores used by the players and their servers, and the memory of a player.
+ideal (in flight ÷ 4.15 s), CPU time per episode of the players with their servers and of the process that
+sends the orders, the cores that the players use, and the memory of one player with its servers.
 """
 
 import argparse
@@ -122,6 +123,7 @@ async def measure(num_players: int, in_flight: int, folder: Path) -> str:
     orders = [Order(task, (), GROUP_SIZE, 1.0, 1.0, seed=0, policy_version=0) for task in tasks]
     await asyncio.gather(*(workers.play(order) for order in orders[:num_players]))  # opens the servers
     empty, before = _memory_and_seconds(pids)
+    driver_before = time.process_time()
     started = time.monotonic()
     playing = [asyncio.ensure_future(workers.play(order)) for order in orders[: 2 * in_flight // GROUP_SIZE]]
     while time.monotonic() < started + IDEAL_SECONDS and not all(order.done() for order in playing):
@@ -129,6 +131,7 @@ async def measure(num_players: int, in_flight: int, folder: Path) -> str:
     full, _ = _memory_and_seconds(pids)
     outcomes = await asyncio.gather(*playing)
     seconds = time.monotonic() - started
+    driver_seconds = time.process_time() - driver_before
     _, after = _memory_and_seconds(pids)
     await workers.close()
     played = [trajectory for o in outcomes if o.group is not None for trajectory in o.group.trajectories]
@@ -138,8 +141,8 @@ async def measure(num_players: int, in_flight: int, folder: Path) -> str:
     cores = (after - before) / seconds
     return (
         f"{num_players:7}{in_flight:11}{len(played):10}{num_lost:6}{seconds:9.1f}{rate:12.0f}"
-        f"{rate / (in_flight / IDEAL_SECONDS):8.0%}{1000 * (after - before) / len(played):11.1f}{cores:7.2f}"
-        f"{max(empty):9.0f}{max(full):9.0f}"
+        f"{rate / (in_flight / IDEAL_SECONDS):8.0%}{1000 * (after - before) / len(played):11.1f}"
+        f"{1000 * driver_seconds / len(played):11.2f}{cores:7.2f}{max(empty):10.0f}{max(full):10.0f}"
     )
 
 
@@ -156,8 +159,8 @@ def main() -> None:
         runtime_env={"env_vars": there},
     )
     print(
-        "players  in flight  episodes  lost  seconds  episodes/s   ideal  CPU ms/ep.  cores  MiB idle  "
-        "MiB busy (a player with its servers)"
+        "players  in flight  episodes  lost  seconds  episodes/s   ideal  CPU ms/ep.  driver ms  cores  "
+        "MiB idle  MiB busy"
     )
     for num_players in args.players:
         for in_flight in args.in_flight:
