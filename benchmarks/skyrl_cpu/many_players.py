@@ -115,7 +115,7 @@ def _pid(player: Any) -> int:
 
 
 async def measure(num_players: int, in_flight: int, folder: Path) -> str:
-    """Play twice as many episodes as are in flight, and return a row of the table."""
+    """Play one wave of `in_flight` episodes, all at once, and return a row of the table."""
     recipe = write_recipe(folder, in_flight // num_players)
     workers = Workers(recipe, ScriptedClient(), "scripted", num_players)
     pids = await asyncio.gather(*(actor.__ray_call__.remote(_pid) for actor in workers.actors))
@@ -125,7 +125,7 @@ async def measure(num_players: int, in_flight: int, folder: Path) -> str:
     empty, before = _memory_and_seconds(pids)
     driver_before = time.process_time()
     started = time.monotonic()
-    playing = [asyncio.ensure_future(workers.play(order)) for order in orders[: 2 * in_flight // GROUP_SIZE]]
+    playing = [asyncio.ensure_future(workers.play(order)) for order in orders[: in_flight // GROUP_SIZE]]
     while time.monotonic() < started + IDEAL_SECONDS and not all(order.done() for order in playing):
         await asyncio.sleep(0.5)
     full, _ = _memory_and_seconds(pids)
