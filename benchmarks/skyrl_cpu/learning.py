@@ -95,8 +95,11 @@ def own_curve(folder: Path) -> Curve:
         row = json.loads(line)
         figures = row.get("metrics", row)
         known = {name: value for name, value in figures.items() if isinstance(value, int | float)}
-        steps.setdefault(int(row["step"]), {}).update(known)
-    return _curve(steps, ("reward/mean", "validation/success", "time/step_seconds", "time/rollout_seconds"))
+        steps.setdefault(int(row["step"]) + 1, {}).update(known)  # SkyRL counts from 1
+    for row in steps.values():
+        if "time/update_seconds" in row:
+            row["seconds"] = row["time/rollout_seconds"] + row["time/update_seconds"]
+    return _curve(steps, ("reward/mean", "validation/success", "seconds", "time/rollout_seconds"))
 
 
 def _curve(steps: Mapping[int, Mapping[str, float]], names: Sequence[str]) -> Curve:
