@@ -17,6 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from transformers import AutoModelForCausalLM
@@ -113,8 +114,8 @@ def success(model: Path | None, recipe: Path, out: Path) -> float:
     if model is not None:
         command += ["--set", f"model.path={model}"]
     subprocess.run(command, env=environment(), check=True, stdout=subprocess.DEVNULL)
-    value: float = json.loads(out.read_text())["summary"]["overall"]["success"]["value"]
-    return value
+    episodes = json.loads(out.read_text())["report"]["episodes"]
+    return fmean(episode["is_success"] for episode in episodes)
 
 
 def train(recipe: Path, out: Path, name: str, *arguments: str) -> Path:
