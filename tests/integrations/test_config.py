@@ -14,7 +14,7 @@ from skyrl.train.utils.trainer_utils import build_dataloader
 from tests.integrations.stage import ModelClient
 from turnwise.config import Recipe, load_recipe
 from turnwise.integrations.skyrl.experiment import TurnwiseExp, checked_config, num_gpus
-from turnwise.integrations.skyrl.generator import TurnwiseGenerator
+from turnwise.integrations.skyrl.generator import TurnwiseGenerator, task_in
 from turnwise.integrations.skyrl.launch import find_spec, launch, preview
 from turnwise.integrations.skyrl.translation import translate
 
@@ -69,6 +69,14 @@ def test_skyrl_accepts_the_translation(overrides: list[str]) -> None:
     assert isinstance(config_of(*overrides), SkyRLTrainConfig)
 
 
+@pytest.mark.parametrize(("dtype", "expected"), [("float32", "fp32"), ("bfloat16", None)])
+def test_workers_compute_in_the_dtype_of_the_recipe(dtype: str, expected: str | None) -> None:
+    trainer = config_of(f"model.dtype={dtype}").trainer
+    for model in (trainer.policy, trainer.ref, trainer.critic):
+        precision = model.fsdp_config.mixed_precision  # None: bfloat16
+        assert (precision and precision.param_dtype) == expected
+
+
 @pytest.mark.parametrize(
     ("override", "words"),
     [
@@ -90,18 +98,27 @@ def test_the_experiment_has_our_tasks_and_our_generator() -> None:
     batch = next(iter(build_dataloader(experiment.cfg, experiment.train_dataset)))
     assert len(batch) == 64
     assert len({item["uid"] for item in batch}) == 64
-    assert batch[0]["env_extras"]["task"].id == batch[0]["uid"]
+    assert task_in(batch[0]["env_extras"]).id == batch[0]["uid"]
     assert batch[0]["prompt"][-1]["role"] == "user"
     assert len(experiment.eval_dataset) == 20
     generator = experiment.get_generator(experiment.cfg, experiment.tokenizer, ModelClient(recipe))
     assert isinstance(generator, TurnwiseGenerator)
 
 
+def test_tied_embeddings_are_rejected_for_full_tuning() -> None:
+    # SkyRL trains them apart: benchmarks/skyrl_cpu showed other log-probs in its workers than in the engine
+    recipe = recipe_with(*EMBEDDED, "policy.tuning=full")
+    _, [problem] = preview(recipe, "run")
+    assert problem.startswith("policy.tuning is 'full'")
+    assert "tied embeddings" in problem
+    assert preview(recipe_with(*EMBEDDED), "run")[1] == []
+
+
 def test_missing_modules_are_reported_before_ray_is_started(tmp_path: Path) -> None:
     if find_spec("vllm") is not None:
         pytest.skip("vllm is installed")
     said: list[str] = []
-    recipe = load_recipe(RECIPES / "cpu.toml", [f"run.folder={tmp_path}"])
+    recipe = load_recipe(RECIPES / "cpu.toml", [f"run.folder={tmp_path}", "policy.tuning=lora"])
     with pytest.raises(ValueError, match=r"not installed here: vllm, .*skyrl\[fsdp\]"):
         launch(recipe, "run", say=said.append)
     assert not ray.is_initialized()

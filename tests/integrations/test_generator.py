@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from skyrl.backends.skyrl_train.utils.ppo_utils import compute_grpo_outcome_advantage
 from skyrl.train.generators.utils import concatenate_generator_outputs, get_metrics_from_generator_output
-from skyrl.train.utils.trainer_utils import validate_generator_output
+from skyrl.train.utils.trainer_utils import dump_per_dataset_eval_results, validate_generator_output
 
 from tests.integrations.stage import MODEL, ModelClient, batch, write_recipe
 from tests.mcp.leaks import nothing_leaks
 from turnwise.assembly.workbench import open_workbench
+from turnwise.chat import load_tokenizer
 from turnwise.config import Recipe
 from turnwise.integrations.skyrl.experiment import new_generator
 from turnwise.integrations.skyrl.generator import TurnwiseGenerator
@@ -163,3 +164,19 @@ async def test_a_users_mistake_is_raised_unwrapped(tmp_path: Path) -> None:
     async with nothing_leaks(), generating(recipe, ModelClient(recipe)) as generator:
         with pytest.raises(ValueError, match="no-such-program"):
             await generator.generate(batch(tasks_of(recipe), 2))
+
+
+async def test_skyrl_can_write_the_results_of_an_evaluation(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, num_tasks=2)
+    client = ModelClient(recipe)
+    request = batch(tasks_of(recipe), 2, phase="eval")
+    async with generating(recipe, client) as generator:
+        output = await generator.generate(request)
+    extras = request["env_extras"]
+    sources = [row["data_source"] for row in extras]
+    envs = request["env_classes"]
+    tokenizer = load_tokenizer(recipe.model.path)
+    dump_per_dataset_eval_results(
+        tmp_path, tokenizer, output, sources, envs, extras, {"eval/all/avg_score": 0.5}
+    )
+    assert len((tmp_path / "quote_figure.jsonl").read_text().splitlines()) == 4

@@ -43,7 +43,7 @@ def _policy(recipe: Recipe) -> Overrides:
     if policy.lora_alpha != int(policy.lora_alpha):
         raise ValueError(f"policy.lora_alpha: SkyRL needs an integer, not {policy.lora_alpha}")
     targets = policy.lora_targets if isinstance(policy.lora_targets, str) else list(policy.lora_targets)
-    return {
+    return _precision(recipe) | {
         "trainer.strategy": "fsdp",
         "trainer.seed": recipe.seed,
         "trainer.policy.model.path": str(EMBEDDED_FOLDER) if model.path == EMBEDDED else model.path,
@@ -55,6 +55,14 @@ def _policy(recipe: Recipe) -> Overrides:
         "trainer.policy.model.lora.target_modules": targets,
         "trainer.gradient_checkpointing": policy.gradient_checkpointing,
     }
+
+
+def _precision(recipe: Recipe) -> Overrides:
+    """Without these keys, SkyRL's FSDP casts weights to bfloat16, whatever `trainer.bf16` is."""
+    if recipe.model.dtype != "float32":
+        return {}
+    models = ("policy", "ref", "critic")
+    return {f"trainer.{model}.fsdp_config.mixed_precision.param_dtype": "fp32" for model in models}
 
 
 def _sampling(recipe: Recipe) -> Overrides:
@@ -290,6 +298,8 @@ def paths_and_logger(recipe: Recipe, folder: Path) -> Overrides:
 
 def differences(recipe: Recipe) -> Iterator[str]:
     """What SkyRL supports but does differently, one sentence per difference."""
+    if recipe.model.dtype == "float32":
+        yield "model.dtype 'float32' keeps weights and sums in float32, and multiplies matrices in bfloat16"
     if recipe.algorithm.advantage == "reinforce++":
         yield "algorithm.advantage 'reinforce++' is whitened over tokens, not over episodes"
     if recipe.algorithm.advantage == "gae":

@@ -1,5 +1,6 @@
 """SkyRL's experiment with the tasks of a recipe and the generator of turnwise."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
 from skyrl.train.generators.base import GeneratorInterface
 from skyrl.train.utils import validate_cfg
 from skyrl.train.utils.utils import initialize_ray
+from transformers import AutoConfig
 
 from turnwise.chat import load_tokenizer, open_chat
 from turnwise.config import Recipe
@@ -21,6 +23,7 @@ from turnwise.integrations.skyrl.translation import Translation
 from turnwise.integrations.skyrl.workers import Workers
 from turnwise.rewards import check_scorable, parts_of
 from turnwise.tasks.load import load
+from turnwise.tasks.rows import row_of
 from turnwise.tasks.selection import across_families
 from turnwise.types import Task
 
@@ -37,7 +40,8 @@ class TaskDataset:
     def __getitem__(self, place: int) -> dict[str, Any]:
         task = self._tasks[place]
         messages = [{"role": message.role, "content": message.content} for message in task.prompt]
-        extras = {"task": task, "data_source": task.family or "tasks"}
+        # as JSON: SkyRL writes these columns to the files of an evaluation
+        extras = {"task": json.dumps(row_of(task)), "data_source": task.family or "tasks"}
         return {"prompt": messages, "env_class": None, "env_extras": extras, "uid": task.id}
 
     def collate_fn(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -103,6 +107,23 @@ def checked_config(translation: Translation) -> SkyRLTrainConfig:
     except (AssertionError, ValueError, NotImplementedError, TypeError) as error:
         raise ValueError(f"SkyRL rejects the recipe: {error}") from None
     return config
+
+
+def check_embeddings(recipe: Recipe, config: SkyRLTrainConfig) -> None:
+    """ValueError if SkyRL 0.4 would train other weights than its engines sample with.
+
+    Its FSDP moves the model to the meta device, which separates tied embeddings, and trains both. An engine
+    keeps them tied and loads one of them, as does everyone who reads the export.
+    """
+    if recipe.policy.tuning != "full":
+        return
+    path = config.trainer.policy.model.path
+    if AutoConfig.from_pretrained(path).tie_word_embeddings:
+        raise ValueError(
+            f"policy.tuning is 'full', and the model {path!r} has tied embeddings, which SkyRL's FSDP trains "
+            "apart while its engines keep them tied: set policy.tuning = 'lora', or save the model with "
+            "tie_word_embeddings = false"
+        )
 
 
 def run_on_ray(recipe: Recipe, config: SkyRLTrainConfig) -> None:

@@ -128,14 +128,12 @@ class TurnwiseGenerator(GeneratorInterface):
 
 
 def task_in(extras: Mapping[str, Any]) -> Task:
-    """The task of a dataset row: a Task, or its row of a tasks file as JSON text."""
+    """The task of a dataset row, which has its row of a task file as JSON text."""
     match extras.get("task"):
-        case Task() as task:
-            return task
         case str() as text:
             return task_of(json.loads(text))
         case other:
-            raise ValueError(f"env_extras: `task` must be a task or its JSON, got {other!r:.100}")
+            raise ValueError(f"env_extras: `task` must be the JSON of a task's row, got {other!r:.100}")
 
 
 def _output(batch: GeneratorInput, rows: Sequence[Row], own_metrics: Mapping[str, float]) -> GeneratorOutput:

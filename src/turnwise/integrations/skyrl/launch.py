@@ -24,7 +24,12 @@ def launch(recipe: Recipe, name: str, *, say: Callable[[str], None]) -> None:
     translation = translate(recipe, folder)
     if not _is_installed():
         raise ValueError(NOT_INSTALLED)
-    from turnwise.integrations.skyrl.experiment import checked_config, run_on_ray, train_tasks
+    from turnwise.integrations.skyrl.experiment import (
+        check_embeddings,
+        checked_config,
+        run_on_ray,
+        train_tasks,
+    )
 
     for line in translation.lines():
         say(line)
@@ -33,6 +38,7 @@ def launch(recipe: Recipe, name: str, *, say: Callable[[str], None]) -> None:
     config = checked_config(translation)
     if missing := _missing():
         raise ValueError(f"--engine skyrl: {missing}")
+    check_embeddings(recipe, config)
     say(f"run {folder}")
     run_on_ray(recipe, config)
 
@@ -61,10 +67,12 @@ def _accepted(recipe: Recipe, translation: Translation) -> str:
     """A line stating that SkyRL accepts the config; ValueError if it does not."""
     if not _is_installed():
         raise ValueError(NOT_INSTALLED)
-    from turnwise.integrations.skyrl.experiment import checked_config, num_gpus, train_tasks
+    from turnwise.integrations.skyrl.experiment import check_embeddings, checked_config, num_gpus, train_tasks
 
     train_tasks(recipe)
-    return f"SkyRL accepts it, and will need {num_gpus(checked_config(translation))} GPUs of Ray's cluster"
+    config = checked_config(translation)
+    check_embeddings(recipe, config)
+    return f"SkyRL accepts it, and will need {num_gpus(config)} GPUs of Ray's cluster"
 
 
 def _share_servers(recipe: Recipe) -> None:

@@ -1,0 +1,118 @@
+"""A Ray cluster on this machine with the stand-ins on its path, and the engine that SkyRL samples from."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+BIN = Path(sys.executable).parent
+_WAIT_SECONDS = 120.0
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+RAY_PORT = free_port()
+"""Where this process starts its cluster."""
+
+
+def environment() -> dict[str, str]:
+    """Variables for Ray, the engine and the command: the stand-ins are found first, and one core is used."""
+    path = os.pathsep.join(map(str, (HERE / "stand_ins", ROOT / "src", ROOT)))
+    return os.environ | {
+        "PYTHONPATH": path,
+        "OMP_NUM_THREADS": "1",
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "HF_HUB_OFFLINE": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "5",  # 15 otherwise
+        "RAY_ADDRESS": f"127.0.0.1:{RAY_PORT}",
+    }
+
+
+def start(command: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
+    """Start a process in its own group, with its output in `log`."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            list(command), env=environment(), stdout=output, stderr=output, start_new_session=True
+        )
+
+
+def stop(process: "subprocess.Popen[bytes]", sign: signal.Signals = signal.SIGTERM) -> None:
+    """End a process with its whole group."""
+    for each in (sign, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, each)
+            process.wait(20)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def ray_node(folder: Path, *, is_head: bool, num_gpus: int, num_cpus: int = 4) -> "subprocess.Popen[bytes]":
+    """Start a Ray node; its GPUs are only a number to Ray."""
+    where = ("--head", f"--port={RAY_PORT}") if is_head else (f"--address=127.0.0.1:{RAY_PORT}",)
+    sizes = (f"--num-cpus={num_cpus}", f"--num-gpus={num_gpus}", "--object-store-memory=200000000")
+    extra = ("--include-dashboard=false", f"--temp-dir={folder}") if is_head else ()
+    name = "head" if is_head else "second"
+    return start(
+        [str(BIN / "ray"), "start", *where, *sizes, *extra, "--disable-usage-stats", "--block"],
+        folder.parent / f"ray-{name}.log",
+    )
+
+
+def engine(recipe: Path, port: int, log: Path) -> "subprocess.Popen[bytes]":
+    """Start the engine and wait until it answers."""
+    process = start(
+        [sys.executable, "-m", "benchmarks.skyrl_cpu.engine_server", str(recipe), f"--port={port}"], log
+    )
+    _wait_until(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/get_world_size").close())
+    return process
+
+
+@contextmanager
+def cluster(out: Path, recipe: Path, *, port: int, nodes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """Ray nodes with these numbers of GPUs, and an engine; all end with the context."""
+    temporary = Path("/tmp") / f"tw-ray-{os.getpid()}"  # Ray's socket paths must be short
+    temporary.mkdir()
+    processes: dict[str, Any] = {}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left
+    try:
+        for name, num_gpus in nodes.items():
+            node = ray_node(temporary / "ray", is_head=name == "head", num_gpus=num_gpus)
+            processes[name] = node
+            _wait_until(lambda: socket.create_connection(("127.0.0.1", RAY_PORT)).close())
+        processes["engine"] = engine(recipe, port, out / "engine.log")
+        yield processes
+    finally:
+        for process in reversed(list(processes.values())):
+            stop(process)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _wait_until(attempt: Callable[[], None]) -> None:
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while True:
+        try:
+            attempt()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return

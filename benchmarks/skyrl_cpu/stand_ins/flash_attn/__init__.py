@@ -1,0 +1,1 @@
+"""Stands in for flash-attn, which SkyRL imports always and calls only with `trainer.flash_attn`."""

@@ -1,0 +1,4 @@
+"""The class that SkyRL imports."""
+
+
+class RouterArgs: ...
