@@ -132,7 +132,7 @@ def test_seeds_are_drawn_as_their_mean_with_a_band_unless_each_is_asked_for(
     page.wait_for_selector("#chart-success [data-label='three success/rate']")
     assert set(readout(page, "success")) == {f"{name} success/rate" for name in ("one", "two", "three")}
     open_runs_over(page, served, "one,two,three,other")
-    labels = {"mean of 3 seeds of one success/rate", "other success/rate"}
+    labels = {"mean of 3 seeds, optimizer.learning_rate = 2e-05: success/rate", "other success/rate"}
     assert set(readout(page, "success")) == labels
     open_runs_over(page, served, "one,other")
     assert page.query_selector("#seeds") is None, "they differ by more than the seed"

@@ -10,6 +10,7 @@ import { amongChosen } from "./run_differences.js";
 const TONES = { crashed: "bad", died: "bad", halted: "bad", damaged: "bad", stopped: "warn", unknown: "warn", running: "good", finished: "plain", "failed at start": "bad" };
 const MAX_KEYS = 6;
 const MAX_ROWS = 100; // drawn at once; all of them when asked for
+const MAX_CHOSEN = 24; // at once; more lines than these cannot be told apart
 const MAX_FAILED = 20; // the newest failed starts
 
 // By name in the address: the head, and what a run is ordered by. Runs without a value come last in both directions.
@@ -80,10 +81,17 @@ function headOf(name, { head }, sort) {
 function searching(sort, settings, listed) {
   const options = Object.entries(RUN_COLUMNS).flatMap(([name, { head }]) => [[name, head + " ▲"], ["-" + name, head + " ▼"]]);
   const heads = Object.values(RUN_COLUMNS), valuesOf = (run) => heads.map(({ of }) => of(run));
-  return make("p", { class: "settings" }, make("label", {}, "find ", make("input", { id: "find", type: "search", placeholder: "name, tag, recipe or state", value: settings.find || "", onchange: (event) => go({ find: event.target.value }) })),
+  return make("p", { class: "settings" }, make("label", {}, "find ", make("input", { id: "find", type: "search", placeholder: "name, tag, recipe or state", value: settings.find || "", onchange: (event) => go({ find: event.target.value }) })), chooseAll(listed),
     make("button", { type: "button", id: "csv-runs", title: "save these rows as CSV", onclick: () => saveCsv("runs", [...heads.map(({ head }) => head), "reason"], listed.map((run) => [...valuesOf(run), run.standing.reason || ""])) }, "CSV"),
     make("label", {}, "order by ", make("select", { id: "sort", onchange: (event) => go({ sort: event.target.value }) },
     options.map(([value, words]) => make("option", { value, selected: value === sort }, words)))));
+}
+
+// The runs that fit what is searched for, chosen at once; failed starts cannot be.
+function chooseAll(listed) {
+  const names = listed.filter((run) => !run.when).map((run) => run.name);
+  if (names.length < 2 || names.length > MAX_CHOSEN) return "";
+  return make("a", { id: "choose-all", href: moved({ runs: names.join(","), run: "" }) }, "choose all " + figure(names.length));
 }
 
 function runRow(run, chosen) {

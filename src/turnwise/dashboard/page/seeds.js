@@ -1,7 +1,7 @@
 // Runs that differ only by their seed, drawn as one line: the mean, with a band from the lowest to the highest.
 
 import { nearest } from "./chart.js";
-import { figure } from "./dom.js";
+import { brief, figure } from "./dom.js";
 
 // Keys that change what a run is called and what it writes, not what it learns.
 const OUTPUT_KEYS = ["run.name", "run.folder", "run.tags", "run.checkpoint_every", "run.keep_checkpoints", "trackers"];
@@ -10,17 +10,25 @@ const OUTPUT_KEYS = ["run.name", "run.folder", "run.tags", "run.checkpoint_every
 export function seedGroups(runs) {
   const found = new Map();
   for (const run of runs) {
-    const values = Object.entries(run.standing.differs || {}).filter(([key]) => key !== "seed" && !OUTPUT_KEYS.includes(key));
-    const key = run.standing.state === "damaged" ? "damaged " + run.name : JSON.stringify(values);
+    const key = run.standing.state === "damaged" ? "damaged " + run.name : JSON.stringify(learnedBy(run));
     found.set(key, [...(found.get(key) || []), run]);
   }
-  return [...found.values()].flatMap((alike) => numSeeds(alike) > 1 ? [seedGroup(alike)] : alike.map((run) => seedGroup([run])));
+  const alike = [...found.values()];
+  return alike.flatMap((each) => numSeeds(each) > 1 ? [seedGroup(each, alike)] : each.map((run) => seedGroup([run], alike)));
 }
 
-function seedGroup(runs) {
+// The keys that change what a run learns, apart from its seed.
+function learnedBy(run) {
+  return Object.entries(run.standing.differs || {}).filter(([key]) => key !== "seed" && !OUTPUT_KEYS.includes(key));
+}
+
+// Named by what tells it from the other groups: keys of the recipe, else its first run.
+function seedGroup(runs, groups) {
   if (runs.length === 1) return { name: runs[0].name, label: runs[0].name, runs };
   const num = numSeeds(runs), words = num === runs.length ? "mean of " + num + " seeds" : "mean of " + runs.length + " runs with " + num + " seeds";
-  return { name: words, label: words + " of " + runs[0].name, runs };
+  const isTelling = ([key, value]) => groups.some(([other]) => new Map(learnedBy(other)).get(key) !== value);
+  const keys = learnedBy(runs[0]).filter(isTelling).map(([key, value]) => key + " = " + brief(value, 30));
+  return { name: words, label: words + (keys.length && keys.length < 4 ? ", " + keys.join(", ") + ":" : " of " + runs[0].name), runs };
 }
 
 function numSeeds(runs) {
