@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from tests.dashboard.recorded import HOSTILE, episode, figures, log_step, new_run, play_step, task, turn
 from tests.dashboard.serving import EXPORTED_VIEWS, VIEWS, Serve, Served, look, readout, texts
 from turnwise.dashboard.command import open_runs, write_export
+from turnwise.dashboard.page_script import MODULES, PAGE
 from turnwise.rollout.store import StoredEpisode
 from turnwise.tracking.ending import Ending, How
 from turnwise.types import Answer, FollowUp, Reward, StateProbe, Stop, Truth
@@ -199,3 +201,10 @@ def test_a_run_that_crashed_at_its_start_says_why(page: Any, serve: Serve, tmp_p
     assert "ValueError: no such model <script>" in card
     assert "training.log" in card
     assert texts(page, "#runs small.bad") == ["crashed"]
+
+
+def test_no_name_is_in_two_modules_of_the_page() -> None:
+    # they are concatenated: a second function of one name would silently take the place of the first
+    declared = re.compile(r"^(?:export )?(?:async )?(?:function|const|let|class) (\w+)", re.MULTILINE)
+    names = [name for module in MODULES for name in declared.findall((PAGE / f"{module}.js").read_text())]
+    assert [name for name, count in Counter(names).items() if count > 1] == []

@@ -97,11 +97,14 @@ def _append(path: Path, start: FailedStart) -> None:
     try:
         with open_to_append(path) as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # several processes may fail at once
-            lines = [each for each in read_bytes(path, _MAX_BYTES).split(b"\n") if each.strip()]
+            written = read_bytes(path, _MAX_BYTES)
+            lines = [each for each in written.split(b"\n") if each.strip()]
             if len(lines) >= MAX_STARTS:
+                written = b"".join(each + b"\n" for each in lines[-MAX_STARTS + 1 :])
                 os.ftruncate(file.fileno(), 0)
-                file.write(b"".join(each + b"\n" for each in lines[-MAX_STARTS + 1 :]))
-            file.write(line + b"\n")
+                file.write(written)
+            torn = written and not written.endswith(b"\n")
+            file.write((b"\n" if torn else b"") + line + b"\n")
     except (OSError, Damaged) as error:
         logger.info("%s: the failed start is not recorded: %s", path, error)
 

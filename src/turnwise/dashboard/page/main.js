@@ -79,13 +79,13 @@ function replace(content, isGrowth, view) {
 }
 
 // Asked for again at the click: what was chosen just before it may not be drawn yet.
-function addressOf(name) {
+function tabAddress(name) {
   return name === "trajectories" && place().view === "trajectory" ? listAddress() : moved({}, name);
 }
 
 function heads(view) {
   const isHere = (name) => name === view || (name === "trajectories" && view === "trajectory");
-  document.getElementById("views").replaceChildren(...Object.entries(TABS).map(([name, words]) => make("a", { id: "view-" + name, href: addressOf(name), onclick: (event) => { event.currentTarget.href = addressOf(name); }, "aria-current": isHere(name) ? "page" : null }, words)));
+  document.getElementById("views").replaceChildren(...Object.entries(TABS).map(([name, words]) => make("a", { id: "view-" + name, href: tabAddress(name), onclick: (event) => { event.currentTarget.href = tabAddress(name); }, "aria-current": isHere(name) ? "page" : null }, words)));
   const shown = chosen();
   const offered = runs.length > MAX_CHIPS ? shown.slice(0, MAX_CHIPS) : runs;
   const all = offered === runs ? [] : [make("a", { id: "all-runs", href: moved({}, "runs") }, "choose among all " + figure(runs.length) + " runs")];
