@@ -1,8 +1,8 @@
 """Write screenshots of every view of the dashboard to docs/images/, with a real browser.
 
-Example: python scripts/screenshots.py runs/cpu runs/cpu-epochs (needs chromium, playwright and Pillow).
-The first run is shown; the last is compared with it and has the ratios of tokens, so its updates must have
-several optimizer steps (update.num_epochs = 2). Each view is taken wide and narrow, light and dark:
+Example: python scripts/screenshots.py runs/lr-* runs/cpu-epochs (needs chromium, playwright and Pillow).
+The first run is shown, and compared with all but the last. The last has the ratios of tokens, so its updates
+must have several optimizer steps (update.num_epochs = 2). Each view is taken wide and narrow, light and dark:
 view-NAME.png, view-NAME-dark.png, view-NAME-phone.png, view-NAME-phone-dark.png.
 """
 
@@ -39,7 +39,8 @@ VIEWS = {
     "calls": ("tools?runs={first}", "#calls"),
     "evaluations": ("evaluations?runs={first}", "#change"),
     "tasks": ("tasks?runs={first}", "#task-list"),
-    "runs": ("runs?runs={first},{last}", "#run-table"),
+    "runs": ("runs?runs={all}", "#run-table"),
+    "compare": ("overview?runs={all}", ".chart canvas"),
     "log": ("log?runs={first}", "#log-lines"),
     "trajectory": ("trajectory?runs={first}&run={first}&id={episode}&tokens=logprob", "#turn-1 .token"),
     "group": ("trajectory?runs={first}&run={first}&id={episode}&group=1", ".conversation"),
@@ -75,7 +76,7 @@ def clipped_episode(page: Page, root: str, run: str) -> str:
 
 
 def take_all(page: Page, root: str, names: list[str], images: Path) -> None:
-    known = {"first": names[0], "last": names[-1]}
+    known = {"first": names[0], "last": names[-1], "all": ",".join(names[:-1] or names)}
     known["episode"] = failed_episode(page, root, known["first"])
     known["clipped"] = clipped_episode(page, root, known["last"])
     for size, viewport in SIZES.items():
