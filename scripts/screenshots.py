@@ -53,6 +53,7 @@ def episodes(page: Page, root: str, query: str) -> list[str]:
     """The ids of the listed episodes, in the order of the list."""
     page.goto(f"{root}#/trajectories?{query}")
     page.wait_for_selector("main[data-view='trajectories'] #list")
+    page.wait_for_selector("#live[data-state='live']")  # until then, not all of the run has been read
     links = [link.get_attribute("href") or "" for link in page.query_selector_all("#list tbody a")]
     return [link.partition("id=")[2].partition("&")[0] for link in links]
 

@@ -41,6 +41,14 @@ def test_the_readout_says_what_was_logged_at_the_step_of_pointer_or_arrow_keys(
     assert readout(page, "entropy") == {"entropy/mean": str(learned(3)["entropy/mean"])}
 
 
+def test_before_and_after_training_are_two_points_without_a_line(page: Any, served: Served) -> None:
+    look_steadily(page, served, "overview")
+    green = [pixel(page, "success", step, value) for step, value in ((0, 2 / 6), (3, 5 / 6))]
+    assert green[0] == green[1] != ""
+    between = [pixel(page, "success", step, 2 / 6 + step / 6) for step in (0.5, 1.0, 1.5, 2.0, 2.5)]
+    assert green[0] not in between
+
+
 def test_every_chart_has_a_caption_and_missing_figures_are_named(page: Any, served: Served) -> None:
     [row] = served.ask("trajectories", task="evil")["rows"]
     least = {"overview": 12, "health": 6, "tools": 4, "evaluations": 2, "trajectory": 1}

@@ -44,9 +44,11 @@ export function smoothed(values, share) {
   });
 }
 
-// What is drawn of a line: its band, its values as logged where they are smoothed, and the line itself.
+// What is drawn of a line: its band, its values as logged where they are smoothed, and the line itself. Of what is
+// measured before and after training only, the points are drawn: a line between them would invent a course.
 function partsOf(line, smooth) {
   const points = { show: line.xs.length < FEW, size: 5, fill: () => ink(line.colour) }, none = { show: false };
+  if (line.name.startsWith("heldout/")) return [{ line, column: line.values, width: 1.7, stroke: () => ink(line.colour), paths: () => null, points: { ...points, show: true, size: 9 } }];
   const hasBand = line.lows && line.lows.some((low, place) => low !== null && low !== line.highs[place]);
   return [
     ...(hasBand ? [{ line, column: line.highs, isHigh: true, width: 0, points: none }, { line, column: line.lows, width: 0, points: none }] : []),
