@@ -18,7 +18,7 @@ from pathlib import Path
 
 import uvicorn
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, TimeoutError, sync_playwright
 
 from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.runs import Runs
@@ -51,9 +51,12 @@ VIEWS = {
 
 def episodes(page: Page, root: str, query: str) -> list[str]:
     """The ids of the listed episodes, in the order of the list."""
+    page.goto("about:blank")  # or the list of the query before would be taken for this one
     page.goto(f"{root}#/trajectories?{query}")
-    page.wait_for_selector("main[data-view='trajectories'] #list")
-    page.wait_for_selector("#live[data-state='live']")  # until then, not all of the run has been read
+    with contextlib.suppress(
+        TimeoutError
+    ):  # a run is read when it is first asked for; it may have none of these
+        page.wait_for_selector("main[data-view='trajectories'] #list tbody a", timeout=30_000)
     links = [link.get_attribute("href") or "" for link in page.query_selector_all("#list tbody a")]
     return [link.partition("id=")[2].partition("&")[0] for link in links]
 
