@@ -35,8 +35,14 @@ class ByMember:
 
 
 def recipe(curriculum: dict[str, Any] | None = None, **run: Any) -> Recipe:
-    rollout = {key: run.pop(key) for key in ("dynamic_sampling", "max_draws") if key in run}
-    sections = {"run": run, "rollout": {"group_size": 2, **rollout}, "curriculum": curriculum or {}}
+    rollout = {key: run.pop(key) for key in ("dynamic_sampling", "max_draws", "lockstep") if key in run}
+    tools = {key: run.pop(key) for key in ("cassette",) if key in run}
+    sections = {
+        "run": run,
+        "rollout": {"group_size": 2, **rollout},
+        "tools": tools,
+        "curriculum": curriculum or {},
+    }
     return Recipe.model_validate(sections)
 
 
@@ -122,6 +128,15 @@ async def test_replacements_start_ahead_and_the_batches_stay_the_same(
     assert sum(batch.progress.num_groups_unneeded for batch in one_by_one) == 0
     assert played_ids(ahead) == played_ids(one_by_one)
     assert [batch.curriculum for batch in ahead] == [batch.curriculum for batch in one_by_one]
+
+
+@pytest.mark.parametrize("settled", [{"cassette": "calls.jsonl"}, {"lockstep": True}])
+async def test_nothing_starts_ahead_where_timing_would_show(settled: dict[str, Any]) -> None:
+    tasks = numbered(40)
+    teaching = {one.id for one in tasks if int(one.id) % 2}
+    settings = recipe(tasks_per_step=4, max_draws=3.0, **settled)
+    batches = await collect(tasks, settings, range(3), rewards=ByMember(teaching))
+    assert [batch.progress.num_groups_unneeded for batch in batches] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(("flat_share", "count"), [(0.0, 0), (0.25, 8), (0.5, 22), (1.0, 32)])

@@ -12,7 +12,6 @@ class DrawOrder:
     """The groups of one collection in the order they were started."""
 
     def __init__(self, num_wanted: int) -> None:
-        self._num_wanted = num_wanted
         self._is_counted: list[bool] = []
         """For every started group: whether it is wanted or may still turn out to be."""
         self._finished: dict[int, Group | None] = {}

@@ -74,7 +74,8 @@ class Batches:
 
     Synchronous steps with `rollout.dynamic_sampling` start as many replacements at once as the last step
     needed. Otherwise a step would wait for a second wave of episodes, with most slots idle. The batch is the
-    same; in lockstep, where numbers depend on which episodes play together, no group is started ahead.
+    same. It is not done in lockstep, where numbers depend on which episodes play together, and not with a
+    cassette, because it depends on timing how many calls a cancelled group has made.
     """
 
     def __init__(
@@ -111,11 +112,12 @@ class Batches:
         self._reached = CurriculumState()
         """The curriculum's state from which the next of these batches draws."""
         self._collections: dict[int, asyncio.Task[CollectedBatch]] = {}
-        self._starts_ahead = (
+        self._starts_replacements = (
             recipe.rollout.dynamic_sampling
             and recipe.run.mode == "sync"
             and ranks.count == 1
             and not recipe.rollout.lockstep
+            and recipe.tools.cassette is None
         )
         self._flat_share = 0.0
         """Share of the last step's groups that were replaced."""
@@ -202,7 +204,7 @@ class Batches:
     async def _play(self, step: int, drawing: Drawing, is_wanted: Callable[[Group], bool]) -> _Share:
         collector = self._new_collector(step)
         num_groups = len(rank_share(self._ranks, self._recipe.run.tasks_per_step))
-        most = self._num_drawn - num_groups if self._starts_ahead else 0
+        most = self._num_drawn - num_groups if self._starts_replacements else 0
         collecting = collector.collecting(
             self._source(step, drawing),
             num_groups,
