@@ -7,6 +7,7 @@ from typing import Any
 
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.listing import MAX_PAGE
+from turnwise.dashboard.short_text import shortened
 from turnwise.types import Cause, Fault
 
 MAX_TEXT_CHARS = 4_000
@@ -94,10 +95,10 @@ def _texts(line: Mapping[str, Any], place: int) -> dict[str, Any]:
         for call, result in zip(played["parsed"]["calls"], played["results"], strict=False):
             if number == place:
                 arguments = json.dumps(call["arguments"], ensure_ascii=False)
-                return {"turn": turn, "arguments": _cut(arguments), "content": _cut(str(result["content"]))}
+                texts = {"arguments": arguments, "content": str(result["content"])}
+                return {
+                    "turn": turn,
+                    **{name: shortened(text, MAX_TEXT_CHARS) for name, text in texts.items()},
+                }
             number += 1
     return {"turn": None, "arguments": None, "content": None}
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT_CHARS else f"{text[: MAX_TEXT_CHARS - 1]}…"

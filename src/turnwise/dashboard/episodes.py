@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from turnwise.dashboard.short_text import shortened
 from turnwise.protocols import RewardDown
 from turnwise.rewards import succeeded
 from turnwise.rewards.outcome import successes_of
@@ -138,8 +139,7 @@ def _number(words: str) -> float | None:
 
 def _line(words: str) -> str:
     """The beginning of a text on one line, for the list."""
-    start = text(" ".join(words[: 4 * MAX_LISTED_CHARS].split()))
-    return start if len(start) <= MAX_LISTED_CHARS else f"{start[: MAX_LISTED_CHARS - 1]}…"
+    return shortened(text(" ".join(words[: 4 * MAX_LISTED_CHARS].split())), MAX_LISTED_CHARS)
 
 
 def text(value: Any) -> str:

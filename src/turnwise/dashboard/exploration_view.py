@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turnwise.dashboard.runs import ListedRun
+from turnwise.dashboard.short_text import shortened
 from turnwise.dashboard.task_files import task_files
 from turnwise.explore.report_json import exploration_summary
 from turnwise.runtime.regular_files import MAX_FILE_BYTES, read_table
@@ -104,4 +105,4 @@ def _tool(server: str, tool: _FoundTool) -> dict[str, Any]:
 
 
 def _cut(text: str, most: int = _MAX_TEXT_CHARS) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return shortened(text, most)

@@ -10,6 +10,7 @@ from typing import Any
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.listing import MAX_PAGE, of_task
 from turnwise.dashboard.runs import ListedRun
+from turnwise.dashboard.short_text import shortened
 from turnwise.dashboard.task_files import TaskFile, task_files
 from turnwise.explore.findings import question_of, tools_of
 from turnwise.tasks.rows import row_of
@@ -176,4 +177,4 @@ def _choices(values: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _cut(text: str, most: int = MAX_TEXT_CHARS) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return shortened(text, most)
