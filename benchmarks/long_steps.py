@@ -9,9 +9,9 @@ tool's schema and 6 turns of 300 sampled tokens; 700 tokens are observed between
 random, in the sizes of a Qwen3 model; long_race/episodes.py says how all sides play the same tokens.
 
 Sides run one after the other in separate processes, with vLLM and the same share of the GPU for it:
-`raw` (vLLM's AsyncLLM alone, the limit for rollouts), `turnwise`, `turnwise-merged` (publishes a LoRA policy
-as whole weights, as both of TRL's do), `turnwise-async`, `trl` (GRPOTrainer) and `trl-async`
-(AsyncGRPOTrainer, LoRA only). The GPU's idle share is read from nvidia-smi ten times a second.
+`raw` (vLLM's AsyncLLM alone, the limit for rollouts), `turnwise`, `turnwise-async`, `trl` (GRPOTrainer) and
+`trl-async` (AsyncGRPOTrainer, LoRA only). A LoRA policy is published as whole weights by `turnwise` and `trl`, as an
+adapter by the other two. The GPU's idle share is read from nvidia-smi ten times a second.
 """
 
 import argparse
@@ -45,7 +45,6 @@ from episodes import TERMS_VARIABLE, LongTerms, Script  # noqa: E402 (found by t
 SIDES: dict[str, Sequence[str]] = {
     "raw": ["raw_side.py"],
     "turnwise": ["turnwise_side.py", "sync"],
-    "turnwise-merged": ["turnwise_side.py", "merged"],
     "turnwise-async": ["turnwise_side.py", "async"],
     "trl": ["trl_side.py"],
     "trl-async": ["trl_async_side.py"],
@@ -53,7 +52,6 @@ SIDES: dict[str, Sequence[str]] = {
 GOALS = {
     ("turnwise", "trl", 0): 2.0,
     ("turnwise", "trl", 500): 8.0,
-    ("turnwise-merged", "trl", 0): 2.0,
     ("turnwise-async", "trl-async", 0): 1.3,
     ("turnwise-async", "trl-async", 500): 2.0,
 }

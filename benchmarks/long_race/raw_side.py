@@ -63,7 +63,9 @@ async def main() -> None:
     tell(start=time.perf_counter() - started)
     script = Script(terms, AutoTokenizer.from_pretrained(terms.model))
     found = json.loads(terms.script_file.read_text())
-    for number, _ in enumerate(terms.latencies):
+    for number, latency in enumerate(terms.latencies):
+        if latency:  # no tools here
+            continue
         # prompts of other tasks in every step, as on the other sides
         tasks = found["tasks"][number * terms.num_tasks : (number + 1) * terms.num_tasks]
         began = time.time()

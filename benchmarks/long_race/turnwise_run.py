@@ -87,7 +87,6 @@ def recipe_of(terms: LongTerms, mode: str) -> Recipe:
         "update.tokens_per_microbatch": terms.tokens_per_microbatch,
         "optimizer.learning_rate": 1e-8,
         "run.mode": "async" if mode == "async" else "sync",
-        "engine.adapters": "false" if mode == "merged" else "true",
         "run.num_steps": len(terms.latencies),
         "run.tasks_per_step": terms.num_tasks,
         "run.checkpoint_every": len(terms.latencies),

@@ -1,4 +1,4 @@
-"""Starts turnwise_run.py: `python turnwise_side.py sync|merged|async`; LONG_RACE_TERMS names the terms' file.
+"""Starts turnwise_run.py: `python turnwise_side.py sync|async`; LONG_RACE_TERMS names the terms' file.
 
 vLLM's process imports the script that started it, so this one imports little, like the `turnwise` command.
 """

@@ -25,6 +25,9 @@ STEP_TOKENS = 8_192
 is 2,048: long prompts take many steps, and the turns being sampled wait in each of them."""
 MIN_STEP_TOKENS = 4_096
 """The smallest token budget of one step on a CPU."""
+GRAPHS = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
+"""CUDA graphs of the steps that sample, without torch.compile, which takes longer than the rest of the start.
+Steps that read prompts are long enough to hide their launches."""
 _SCHEDULERS = "turnwise.engines.vllm.output_scheduler"
 SCHEDULER = f"{_SCHEDULERS}.WholeTurnScheduler"
 ASYNC_SCHEDULER = f"{_SCHEDULERS}.WholeTurnAsyncScheduler"
@@ -49,7 +52,7 @@ class VllmSettings:
     lora_rank: int = 0
     """The highest rank of published adapters; 0: whole weights are published."""
     is_eager: bool = False
-    """Disable compilation and CUDA graphs."""
+    """Disable CUDA graphs."""
     can_sleep: bool = False
     """Whether `sleep` releases memory; this needs another allocator."""
 
@@ -94,6 +97,8 @@ def start(model: str, settings: VllmSettings) -> Any:
         options |= {"enable_lora": True, "max_loras": ADAPTER_SLOTS, "max_lora_rank": rank}
     if torch.cuda.is_available():
         options |= {"max_num_batched_tokens": max(STEP_TOKENS, settings.max_batch)}
+        if not settings.is_eager:
+            options |= {"compilation_config": GRAPHS | {"max_cudagraph_capture_size": settings.max_batch}}
     else:
         # No chunked prefill on a CPU: for a request with a seed, it ends the process.
         budget = max(settings.max_model_len, MIN_STEP_TOKENS)
