@@ -10,8 +10,8 @@ random, in the sizes of a Qwen3 model; long_race/episodes.py says how all sides 
 
 Sides run one after the other in separate processes, with vLLM and the same share of the GPU for it:
 `raw` (vLLM's AsyncLLM alone, the limit for rollouts), `turnwise`, `turnwise-async`, `trl` (GRPOTrainer) and
-`trl-async` (AsyncGRPOTrainer, LoRA only). A LoRA policy is published as whole weights by `turnwise` and `trl`, as an
-adapter by the other two. The GPU's idle share is read from nvidia-smi ten times a second.
+`trl-async` (AsyncGRPOTrainer, LoRA only). `turnwise` and `trl` publish a LoRA policy as whole weights, the
+asynchronous sides as an adapter. The GPU's idle share is read from nvidia-smi ten times a second.
 """
 
 import argparse
@@ -119,7 +119,9 @@ def write_script(terms: LongTerms, num_steps: int) -> None:
     chat, script, source = open_chat(tokenizer), Script(terms, tokenizer), random.Random(0)
     description = "Read a page." + script.some(source, terms.prompt_tokens // 3)
     page = {"type": "integer", "description": "The page to read."}
-    schema = {"type": "object", "properties": {"page": page}, "required": ["page"]}
+    wait = {"type": "integer", "description": "How long it takes."}
+    properties = {"page": page, "milliseconds": wait}
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
     tool = Tool("read", description, schema, "pages", "read")
 
     def prompt(number: int, num_words: int) -> tuple[str, list[int]]:
@@ -283,6 +285,7 @@ def main() -> None:
     rows = []
     if not (options.out / "model").exists():
         write_model(options.model, options.out / "model", options.device)
+    terms_of(options, "model").set_latency(0)
     write_script(terms_of(options, "model"), 1 + options.warm + options.steps * 4)
     for side in options.sides.split(","):
         found = run_side(side, terms_of(options, side), options)

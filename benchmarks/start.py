@@ -109,7 +109,7 @@ def start_once(folder: Path, model: Path, options: argparse.Namespace) -> float:
 
 
 def main() -> None:
-    from long_steps import write_model
+    from benchmarks.long_steps import write_model
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

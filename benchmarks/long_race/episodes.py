@@ -2,7 +2,8 @@
 
 Weights are random, so nothing that is sampled calls a tool. Every side samples the number of tokens that the
 terms say and then replaces them by a scripted turn of the same length: words and a call of the tool `read`,
-or an answer in the last turn. Parsing, tool calls, rendering and learning work on the scripted tokens. An
+or an answer in the last turn. The call itself says how long it takes, so that no side needs another way to
+slow its tool down. Parsing, tool calls, rendering and learning work on the scripted tokens. An
 engine's prefix cache does not contain them: it computes them with the next prompt, on all sides.
 """
 
@@ -80,6 +81,11 @@ class LongTerms:
     def delay_file(self) -> Path:
         return Path(self.folder, "delay")
 
+    @property
+    def latency(self) -> int:
+        """Milliseconds of a tool call in the current step."""
+        return int(self.delay_file.read_text())
+
     def set_latency(self, milliseconds: int) -> None:
         fresh = self.delay_file.with_suffix(".new")
         fresh.write_text(str(milliseconds))
@@ -102,7 +108,7 @@ class Script:
 
     def turn(self, number: int, turn: int) -> list[int]:
         """Token ids of one turn; `number` makes it differ from all others."""
-        call = json.dumps({"name": "read", "arguments": {"page": turn}})
+        call = json.dumps({"name": "read", "arguments": {"page": turn, "milliseconds": self._terms.latency}})
         is_last = turn == self._terms.num_turns - 1
         tail = self._end if is_last else f"\n<tool_call>\n{call}\n</tool_call>{self._end}"
         return self._padded("Notes:", tail, self._terms.sampled_tokens, random.Random(number))

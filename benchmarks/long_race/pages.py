@@ -1,6 +1,6 @@
 """An MCP server for benchmarks/long_steps.py: one tool, `read`, that answers with the same page every time.
 
-python pages.py SCRIPT.json DELAY     the file DELAY contains the milliseconds of a call
+python pages.py SCRIPT.json
 """
 
 import asyncio
@@ -12,15 +12,12 @@ from typing import Any
 from turnwise.mcp.serve import ServedTool, Service, serve_stdio
 
 
-def service(script: Path, delay: Path) -> Service:
+def service(script: Path) -> Service:
     found = json.loads(script.read_text())
     tool = found["tool"]
 
-    def seconds() -> float:
-        return float(delay.read_text()) / 1000
-
-    async def read(_arguments: Any, _episode: str) -> str:
-        await asyncio.sleep(seconds())
+    async def read(arguments: Any, _episode: str) -> str:
+        await asyncio.sleep(arguments["milliseconds"] / 1000)
         return str(found["observation"])
 
     return Service(
@@ -30,4 +27,4 @@ def service(script: Path, delay: Path) -> Service:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve_stdio(service(Path(sys.argv[1]), Path(sys.argv[2]))))
+    asyncio.run(serve_stdio(service(Path(sys.argv[1]))))

@@ -9,12 +9,14 @@ TERMS = read_terms()
 SCRIPT = json.loads(TERMS.script_file.read_text())
 
 
-async def read(page: int):  # type: ignore[no-untyped-def]  # an annotation would be part of the schema
-    await asyncio.sleep(float(TERMS.delay_file.read_text()) / 1000)
+# an annotated result would be part of the schema
+async def read(page: int, milliseconds: int):  # type: ignore[no-untyped-def]
+    await asyncio.sleep(milliseconds / 1000)
     return SCRIPT["observation"]
 
 
-read.__doc__ = f"{SCRIPT['tool']['description']}\n\nArgs:\n    page: The page to read.\n"
+ARGUMENTS = "Args:\n    page: The page to read.\n    milliseconds: How long it takes.\n"
+read.__doc__ = f"{SCRIPT['tool']['description']}\n\n{ARGUMENTS}"
 
 
 def reward(completion_ids, **_):  # type: ignore[no-untyped-def]

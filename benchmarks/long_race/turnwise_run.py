@@ -103,7 +103,7 @@ def write_inputs(terms: LongTerms) -> None:
     """The server file and the tasks."""
     folder = Path(terms.folder)
     pages = Path(__file__).with_name("pages.py")
-    command = [str(pages), str(terms.script_file), str(terms.delay_file)]
+    command = [str(pages), str(terms.script_file)]
     # a server inherits no PYTHONPATH
     environment = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     servers = {"pages": {"command": sys.executable, "args": command, "env": environment}}

@@ -13,7 +13,8 @@ def write_servers(file: Path, latency: int) -> None:
     blocks = {}
     for name in ("fmp", "polygon", "tavily", "python", "slack"):
         args = [str(DELAYED), str(_delay_of(file)), "turnwise", "serve", name]
-        blocks[name] = {"command": sys.executable, "args": args}
+        # in an episode's private copy of the folder, a changed latency would not be seen
+        blocks[name] = {"command": sys.executable, "args": args, "turnwise": {"data": "real"}}
     file.write_text(json.dumps({"mcpServers": blocks}, indent=1))
 
 
