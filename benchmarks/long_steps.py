@@ -122,11 +122,15 @@ def write_script(terms: LongTerms, num_steps: int) -> None:
     wait = {"type": "integer", "description": "How long it takes."}
     properties = {"page": page, "milliseconds": wait}
     schema = {"type": "object", "properties": properties, "required": list(properties)}
-    tool = Tool("read", description, schema, "pages", "read")
+    tools = [Tool("read", description, schema, "pages", "read")]
+    tools += [
+        Tool(f"read_{number}", "Read a page.", schema, f"pages_{number}", f"read_{number}")
+        for number in range(1, terms.num_servers)
+    ]
 
     def prompt(number: int, num_words: int) -> tuple[str, list[int]]:
         text = f"Task {number:03d}." + script.some(random.Random(number), num_words)
-        return text, list(chat.open((Message("user", text),), [tool]))
+        return text, list(chat.open((Message("user", text),), tools))
 
     tasks = []
     for number in range(num_steps * terms.num_tasks):

@@ -50,6 +50,10 @@ class LongTerms:
     num_turns: int = 6
     sampled_tokens: int = 300
     observed_tokens: int = 700
+    num_servers: int = 1
+    """Servers of every episode, one process each; only the first one's tool is called."""
+    engine: str = "vllm"
+    """turnwise: the engine's kind."""
 
     @property
     def num_episodes(self) -> int:

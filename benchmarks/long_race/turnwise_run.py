@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -69,7 +70,7 @@ def recipe_of(terms: LongTerms, mode: str) -> Recipe:
         "model.path": terms.model,
         "model.dtype": terms.dtype,
         "model.device": terms.device,
-        "engine.kind": "vllm",
+        "engine.kind": terms.engine,
         "engine.max_batch": terms.num_episodes,
         "engine.vllm.gpu_memory_utilization": terms.memory_share,
         "tools.mcp": folder / "mcp.json",
@@ -94,7 +95,9 @@ def recipe_of(terms: LongTerms, mode: str) -> Recipe:
         # scripted tokens have the log-probs of the tokens that were sampled
         "health.halt": "[]",
     }
-    if terms.device == "cpu":  # a rehearsal
+    if terms.engine == "transformers":
+        del keys["engine.vllm.gpu_memory_utilization"]
+    elif terms.device == "cpu":  # a rehearsal
         keys |= {"engine.vllm.cache_gib": 0.25, "engine.vllm.eager": "true"}
     return load_recipe(None, [f"{key}={value}" for key, value in keys.items()])
 
@@ -102,23 +105,29 @@ def recipe_of(terms: LongTerms, mode: str) -> Recipe:
 def write_inputs(terms: LongTerms) -> None:
     """The server file and the tasks."""
     folder = Path(terms.folder)
-    pages = Path(__file__).with_name("pages.py")
-    command = [str(pages), str(terms.script_file)]
+    pages = str(Path(__file__).with_name("pages.py"))
     # a server inherits no PYTHONPATH
-    environment = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    servers = {"pages": {"command": sys.executable, "args": command, "env": environment}}
+    common = {"command": sys.executable, "env": {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}}
+    servers = {"pages": common | {"args": [pages, str(terms.script_file)]}}
+    for number in range(1, terms.num_servers):
+        servers[f"pages_{number}"] = common | {"args": [pages, str(terms.script_file), f"read_{number}"]}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     tasks = [
         Task(
             id=f"long-{number}",
             prompt=(Message("user", task["prompt"]),),
-            servers=("pages",),
+            servers=tuple(servers),
             truth=Truth(),
             max_turns=terms.num_turns,
         )
         for number, task in enumerate(json.loads(terms.script_file.read_text())["tasks"])
     ]
     save(tasks, folder / "tasks.jsonl")
+
+
+def peak_gib() -> float:
+    """The largest resident set of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 async def main(mode: str) -> None:
@@ -137,4 +146,4 @@ async def main(mode: str) -> None:
             tell(ready=time.perf_counter() - started)
             screen.steps.begin()
             await train(run, Stopping())
-            tell(memory=await engine.memory())
+            tell(memory=await engine.memory() if terms.engine == "vllm" else {"peak_gib": peak_gib()})
