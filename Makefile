@@ -90,8 +90,8 @@ check:  ## Run what CI runs: lint, types, the documentation site and all tests
 bench: setup  ## Compare the MCP client with a bare SDK client
 	$(BIN)/python benchmarks/mcp.py
 
-bench-gpu: setup  ## Run the benchmarks that need a CUDA device; those whose packages are missing are skipped
-	@bash benchmarks/gpu.sh $(BIN)/python
+bench-gpu: setup  ## Run the benchmarks that need a CUDA device, or one PART of them: updates, steps, trl, short
+	@bash benchmarks/gpu.sh $(BIN)/python $(PART)
 
 constraints: setup-dev  ## Pin the installed packages
 	@$(BIN)/pip freeze --exclude-editable | sort -f > constraints.txt

@@ -100,7 +100,7 @@ def start_once(folder: Path, model: Path, options: argparse.Namespace) -> float:
         if written and not first:
             first = time.perf_counter() - began
             print(f"{first:7.1f} s  FIRST EPISODE", flush=True)
-            os.killpg(process.pid, signal.SIGTERM)
+            os.killpg(process.pid, signal.SIGKILL)
         time.sleep(0.05)
     shown.join()
     if not first:

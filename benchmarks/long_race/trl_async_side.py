@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -94,9 +95,20 @@ def serving(terms: LongTerms) -> Iterator[None]:
         subprocess.Popen(command, env=environment, stdout=log, stderr=log) as server,
     ):
         try:
+            wait_for(server)
             yield
         finally:
             server.terminate()
+
+
+def wait_for(server: "subprocess.Popen[bytes]") -> None:
+    """Wait until the server answers; TRL would not notice that it ended."""
+    while True:
+        if server.poll() is not None:
+            raise SystemExit(f"the vLLM server ended with {server.returncode}; see server.log")
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health"):
+            return
+        time.sleep(0.5)
 
 
 class Reporting(TrainerCallback):
