@@ -45,7 +45,7 @@ class VllmConfig(BaseModel):
     """Size of the cache, instead of the rest of the share. Set it if several engines start on one GPU at the
     same time: they would measure each other's memory."""
     eager: bool = False
-    """No compilation and no CUDA graphs: starts faster and samples slower."""
+    """No CUDA graphs (on a CPU, no compilation): less memory, slower sampling."""
     sleep: bool = False
     """Whether vLLM releases its memory during an update, for GPUs too small for both; async runs wait."""
 
