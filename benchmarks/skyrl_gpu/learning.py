@@ -12,7 +12,8 @@ gloo. With `--engine cpu`, the workers are on the CPU too: a rehearsal of the sa
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,13 +72,9 @@ def table(figures: Mapping[int, Mapping[str, float]]) -> str:
     """The figures of each step as lines."""
     lines = ["step" + "".join(f"{title:>12}" for title in FIGURES)]
     for step, row in sorted(figures.items()):
-        cells = (f"{row[name]:12.4f}" if name in row else " " * 12 for name in FIGURES.values())
+        cells = (f"{row[name]:12.4g}" if name in row else " " * 12 for name in FIGURES.values())
         lines.append(f"{step:4}" + "".join(cells))
     return "\n".join(lines)
-
-
-def arguments(settings: Sequence[str]) -> list[str]:
-    return [part for setting in settings for part in ("--set", setting)]
 
 
 def main() -> None:
@@ -93,19 +90,17 @@ def main() -> None:
     port = free_port()
     settings = [*(() if args.engine == "vllm" else engine_settings(port)), *args.set]
     started = time.monotonic()
-    results = {"before": success(None, recipe, out / "before.json", setup.stand_ins)}
-    print(
-        f"held-out success before: {results['before']:.3f} ({time.monotonic() - started:.0f} s)", flush=True
-    )
     with cluster(out, recipe, port=port, nodes={"head": setup.num_gpus}, stand_ins=setup.stand_ins):
-        log = train(
-            recipe, out, "skyrl", "--engine", "skyrl", *arguments(settings), stand_ins=setup.stand_ins
-        )
+        chosen = [part for setting in settings for part in ("--set", setting)]
+        log = train(recipe, out, "skyrl", "--engine", "skyrl", *chosen, stand_ins=setup.stand_ins)
     print(table(skyrl_figures(log)), flush=True)
+    print(f"trained in {time.monotonic() - started:.0f} s, with the start of all processes", flush=True)
     [export] = (out / "runs" / "skyrl" / "exports").glob("global_step_*/policy")
-    results["after"] = success(export, recipe, out / "after.json", setup.stand_ins)
-    seconds = time.monotonic() - started
-    print(f"held-out success by `turnwise eval`: {results}; {seconds:.0f} s in all")
+    with ThreadPoolExecutor() as pool:
+        before = pool.submit(success, None, recipe, out / "before.json", setup.stand_ins)
+        after = pool.submit(success, export, recipe, out / "after.json", setup.stand_ins)
+    print(f"held-out success by `turnwise eval`: {before.result():.3f} before, {after.result():.3f} after")
+    print(f"{time.monotonic() - started:.0f} s in all")
 
 
 if __name__ == "__main__":
