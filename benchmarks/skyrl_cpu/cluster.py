@@ -15,7 +15,11 @@ from typing import Any
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-BIN = Path(sys.executable).parent
+TURNWISE = (sys.executable, "-m", "turnwise")
+"""The command; a module also runs where its script is not installed."""
+RAY = (sys.executable, "-m", "ray.scripts.scripts")
+STAND_INS = ("attention", "engine", "cuda")
+"""The folders of stand_ins that a machine without a GPU needs."""
 _WAIT_SECONDS = 120.0
 
 
@@ -30,11 +34,12 @@ RAY_PORT = free_port()
 """Where this process starts its cluster."""
 
 
-def environment() -> dict[str, str]:
+def environment(stand_ins: Sequence[str] = STAND_INS) -> dict[str, str]:
     """Variables for Ray, the engine and the command: the stand-ins are found first, and one core is used."""
-    path = os.pathsep.join(map(str, (HERE / "stand_ins", ROOT / "src", ROOT)))
+    folders = [*(HERE / "stand_ins" / name for name in stand_ins), ROOT / "src", ROOT]
+    inherited = [path for path in [os.environ.get("PYTHONPATH", "")] if path]
     return os.environ | {
-        "PYTHONPATH": path,
+        "PYTHONPATH": os.pathsep.join([*map(str, folders), *inherited]),
         "OMP_NUM_THREADS": "1",
         "OMP_WAIT_POLICY": "PASSIVE",
         "HF_HUB_OFFLINE": "1",
@@ -44,11 +49,11 @@ def environment() -> dict[str, str]:
     }
 
 
-def start(command: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
+def start(command: Sequence[str], log: Path, variables: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     """Start a process in its own group, with its output in `log`."""
     with log.open("ab") as output:
         return subprocess.Popen(
-            list(command), env=environment(), stdout=output, stderr=output, start_new_session=True
+            list(command), env=variables, stdout=output, stderr=output, start_new_session=True
         )
 
 
@@ -64,40 +69,57 @@ def stop(process: "subprocess.Popen[bytes]", sign: signal.Signals = signal.SIGTE
             continue
 
 
-def ray_node(folder: Path, *, is_head: bool, num_gpus: int, num_cpus: int = 4) -> "subprocess.Popen[bytes]":
+def ray_node(
+    folder: Path, log: Path, *, is_head: bool, num_gpus: int, stand_ins: Sequence[str]
+) -> "subprocess.Popen[bytes]":
     """Start a Ray node; its GPUs are only a number to Ray."""
+    num_cpus = max(4, os.cpu_count() or 1)
+    variables = environment(stand_ins)
+    if "cuda" not in stand_ins:
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join("0" * num_gpus)  # all that Ray counts are the first GPU
     where = ("--head", f"--port={RAY_PORT}") if is_head else (f"--address=127.0.0.1:{RAY_PORT}",)
     sizes = (f"--num-cpus={num_cpus}", f"--num-gpus={num_gpus}", "--object-store-memory=200000000")
     extra = ("--include-dashboard=false", f"--temp-dir={folder}") if is_head else ()
-    name = "head" if is_head else "second"
-    return start(
-        [str(BIN / "ray"), "start", *where, *sizes, *extra, "--disable-usage-stats", "--block"],
-        folder.parent / f"ray-{name}.log",
-    )
+    command = [*RAY, "start", *where, *sizes, *extra, "--disable-usage-stats", "--block"]
+    return start(command, log, variables)
 
 
-def engine(recipe: Path, port: int, log: Path) -> "subprocess.Popen[bytes]":
+def engine(
+    recipe: Path, port: int, log: Path, stand_ins: Sequence[str] = STAND_INS
+) -> "subprocess.Popen[bytes]":
     """Start the engine and wait until it answers."""
-    process = start(
-        [sys.executable, "-m", "benchmarks.skyrl_cpu.engine_server", str(recipe), f"--port={port}"], log
-    )
+    command = [sys.executable, "-m", "benchmarks.skyrl_cpu.engine_server", str(recipe), f"--port={port}"]
+    process = start(command, log, environment(stand_ins))
     _wait_until(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/get_world_size").close())
     return process
 
 
 @contextmanager
-def cluster(out: Path, recipe: Path, *, port: int, nodes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """Ray nodes with these numbers of GPUs, and an engine; all end with the context."""
+def cluster(
+    out: Path,
+    recipe: Path,
+    *,
+    port: int,
+    nodes: Mapping[str, int],
+    stand_ins: Sequence[str] = STAND_INS,
+) -> Iterator[dict[str, Any]]:
+    """Ray nodes with these numbers of GPUs, and an engine where it stands in for vLLM; all end with it."""
     temporary = Path("/tmp") / f"tw-ray-{os.getpid()}"  # Ray's socket paths must be short
     temporary.mkdir()
     processes: dict[str, Any] = {}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left
     try:
         for name, num_gpus in nodes.items():
-            node = ray_node(temporary / "ray", is_head=name == "head", num_gpus=num_gpus)
-            processes[name] = node
+            processes[name] = ray_node(
+                temporary / "ray",
+                out / f"ray-{name}.log",
+                is_head=name == "head",
+                num_gpus=num_gpus,
+                stand_ins=stand_ins,
+            )
             _wait_until(lambda: socket.create_connection(("127.0.0.1", RAY_PORT)).close())
-        processes["engine"] = engine(recipe, port, out / "engine.log")
+        if "engine" in stand_ins:
+            processes["engine"] = engine(recipe, port, out / "engine.log", stand_ins)
         yield processes
     finally:
         for process in reversed(list(processes.values())):

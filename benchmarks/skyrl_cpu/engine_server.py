@@ -1,6 +1,7 @@
 """Stands in for SkyRL's vLLM servers: turnwise's engine behind the routes that SkyRL's client calls.
 
-    PYTHONPATH=benchmarks/skyrl_cpu/stand_ins python -m benchmarks.skyrl_cpu.engine_server RECIPE --port 8123
+    export PYTHONPATH=benchmarks/skyrl_cpu/stand_ins/engine
+    python -m benchmarks.skyrl_cpu.engine_server RECIPE --port 8123
 
 Until the trainer has sent weights, requests are answered with 503: an engine that was restarted in the middle
 of a run must not sample from the initial weights.

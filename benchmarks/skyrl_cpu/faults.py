@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.skyrl_cpu.cluster import BIN, cluster, engine, environment, free_port, stop
+from benchmarks.skyrl_cpu.cluster import TURNWISE, cluster, engine, environment, free_port, stop
 from benchmarks.skyrl_cpu.learning import skyrl_figures, write_recipe
 
 SETTINGS = {
@@ -54,7 +54,7 @@ def players(*nodes: "subprocess.Popen[bytes]") -> list[psutil.Process]:
 def command(recipe: Path, out: Path) -> list[str]:
     settings = SETTINGS | {"run.folder": str(out / "runs"), "run.name": "run"}
     sets = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-    return [str(BIN / "turnwise"), "train", "--engine", "skyrl", str(recipe), *sets]
+    return [*TURNWISE, "train", "--engine", "skyrl", str(recipe), *sets]
 
 
 def train(recipe: Path, out: Path, faults: Mapping[int, Callable[[], None]]) -> int:

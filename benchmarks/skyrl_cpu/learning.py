@@ -4,8 +4,8 @@
 
 SkyRL is the installed release, unchanged, and so is the command `turnwise train --engine skyrl`: its trainer,
 dispatch, FSDP2 workers, loss, checkpoints and export. Three things stand in for what needs a GPU: the CPU and
-gloo for CUDA and NCCL (stand_ins/cuda_on_cpu.py), a broadcast over gloo for vLLM's weight transfer
-(stand_ins/vllm), and turnwise's own engine for vLLM's servers (engine_server.py).
+gloo for CUDA and NCCL (stand_ins/cuda), a broadcast over gloo for vLLM's weight transfer
+(stand_ins/engine), and turnwise's own engine for vLLM's servers (engine_server.py).
 """
 
 import argparse
@@ -22,7 +22,7 @@ from statistics import fmean
 import torch
 from transformers import AutoModelForCausalLM
 
-from benchmarks.skyrl_cpu.cluster import BIN, HERE, ROOT, cluster, environment, free_port
+from benchmarks.skyrl_cpu.cluster import HERE, ROOT, STAND_INS, TURNWISE, cluster, environment, free_port
 from turnwise.chat import EMBEDDED_FOLDER
 from turnwise.tasks.load import load, save
 
@@ -107,25 +107,25 @@ def _curve(steps: Mapping[int, Mapping[str, float]], names: Sequence[str]) -> Cu
     return Curve(*({step: row[name] for step, row in steps.items() if name in row} for name in names))
 
 
-def success(model: Path | None, recipe: Path, out: Path) -> float:
+def success(model: Path | None, recipe: Path, out: Path, stand_ins: Sequence[str] = STAND_INS) -> float:
     """Success on the held-out tasks by `turnwise eval`."""
     out.unlink(missing_ok=True)
-    command = [str(BIN / "turnwise"), "eval", str(recipe), "-k", "4", "--out", str(out)]
+    command = [*TURNWISE, "eval", str(recipe), "-k", "4", "--out", str(out)]
     if model is not None:
         command += ["--set", f"model.path={model}"]
-    subprocess.run(command, env=environment(), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, env=environment(stand_ins), check=True, stdout=subprocess.DEVNULL)
     episodes = json.loads(out.read_text())["report"]["episodes"]
     return fmean(episode["is_success"] for episode in episodes)
 
 
-def train(recipe: Path, out: Path, name: str, *arguments: str) -> Path:
+def train(recipe: Path, out: Path, name: str, *arguments: str, stand_ins: Sequence[str] = STAND_INS) -> Path:
     """Run `turnwise train`; its output is in the returned file."""
     log = out / f"{name}.log"
-    command = ["nice", str(BIN / "turnwise"), "train", *arguments, str(recipe)]
+    command = ["nice", *TURNWISE, "train", *arguments, str(recipe)]
     command += ["--set", f"run.folder={out / 'runs'}", "--set", f"run.name={name}"]
     with log.open("ab") as output:
         code = subprocess.run(
-            command, env=environment(), stdout=output, stderr=output, check=False
+            command, env=environment(stand_ins), stdout=output, stderr=output, check=False
         ).returncode
     if code:
         sys.exit(f"{name}: exit code {code}; see {log}")

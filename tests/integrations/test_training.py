@@ -10,7 +10,7 @@ pytest.importorskip("skyrl", reason="SkyRL is not installed: run `make test-skyr
 from safetensors.torch import load_file
 
 from benchmarks.skyrl_cpu import learning
-from benchmarks.skyrl_cpu.cluster import BIN, cluster, environment, free_port
+from benchmarks.skyrl_cpu.cluster import TURNWISE, cluster, environment, free_port
 
 SETTINGS = {
     "run.num_steps": "2",
@@ -25,7 +25,7 @@ SETTINGS = {
 def train(recipe: Path, folder: Path) -> str:
     settings = SETTINGS | {"run.folder": str(folder), "run.name": "run"}
     sets = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-    command = [str(BIN / "turnwise"), "train", "--engine", "skyrl", str(recipe), *sets]
+    command = [*TURNWISE, "train", "--engine", "skyrl", str(recipe), *sets]
     done = subprocess.run(
         command, env=environment(), capture_output=True, text=True, timeout=900, check=False
     )

@@ -68,7 +68,7 @@ class NCCLTrainerWeightTransferEngine:
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(self.client.update_weights, update)
             for _, tensor in self.source:
-                broadcast(self._group, tensor)
+                broadcast(self._group, tensor.cpu())
             asked.result()
         self.client.finish_weight_update()
 
