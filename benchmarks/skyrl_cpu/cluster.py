@@ -66,7 +66,9 @@ def stop(process: "subprocess.Popen[bytes]", sign: signal.Signals = signal.SIGTE
 
 def ray_node(folder: Path, *, is_head: bool, num_gpus: int, num_cpus: int = 4) -> "subprocess.Popen[bytes]":
     """Start a Ray node; its GPUs are only a number to Ray."""
-    where = ("--head", f"--port={RAY_PORT}") if is_head else (f"--address=127.0.0.1:{RAY_PORT}",)
+    # another address for the second node: the command joins a node that has its own, which is then the head
+    joining = (f"--address=127.0.0.1:{RAY_PORT}", "--node-ip-address=127.0.0.2")
+    where = ("--head", f"--port={RAY_PORT}") if is_head else joining
     sizes = (f"--num-cpus={num_cpus}", f"--num-gpus={num_gpus}", "--object-store-memory=200000000")
     extra = ("--include-dashboard=false", f"--temp-dir={folder}") if is_head else ()
     name = "head" if is_head else "second"
@@ -76,17 +78,18 @@ def ray_node(folder: Path, *, is_head: bool, num_gpus: int, num_cpus: int = 4) -
     )
 
 
-def engine(recipe: Path, port: int, log: Path) -> "subprocess.Popen[bytes]":
+def engine(recipe: Path, port: int, log: Path, *, is_exact: bool = False) -> "subprocess.Popen[bytes]":
     """Start the engine and wait until it answers."""
-    process = start(
-        [sys.executable, "-m", "benchmarks.skyrl_cpu.engine_server", str(recipe), f"--port={port}"], log
-    )
+    command = [sys.executable, "-m", "benchmarks.skyrl_cpu.engine_server", str(recipe), f"--port={port}"]
+    process = start([*command, "--exact"] if is_exact else command, log)
     _wait_until(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/get_world_size").close())
     return process
 
 
 @contextmanager
-def cluster(out: Path, recipe: Path, *, port: int, nodes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+def cluster(
+    out: Path, recipe: Path, *, port: int, nodes: Mapping[str, int], is_exact: bool = False
+) -> Iterator[dict[str, Any]]:
     """Ray nodes with these numbers of GPUs, and an engine; all end with the context."""
     temporary = Path("/tmp") / f"tw-ray-{os.getpid()}"  # Ray's socket paths must be short
     temporary.mkdir()
@@ -97,7 +100,7 @@ def cluster(out: Path, recipe: Path, *, port: int, nodes: Mapping[str, int]) -> 
             node = ray_node(temporary / "ray", is_head=name == "head", num_gpus=num_gpus)
             processes[name] = node
             _wait_until(lambda: socket.create_connection(("127.0.0.1", RAY_PORT)).close())
-        processes["engine"] = engine(recipe, port, out / "engine.log")
+        processes["engine"] = engine(recipe, port, out / "engine.log", is_exact=is_exact)
         yield processes
     finally:
         for process in reversed(list(processes.values())):

@@ -107,8 +107,8 @@ def _curve(steps: Mapping[int, Mapping[str, float]], names: Sequence[str]) -> Cu
     return Curve(*({step: row[name] for step, row in steps.items() if name in row} for name in names))
 
 
-def success(model: Path | None, recipe: Path, out: Path) -> float:
-    """Success on the held-out tasks by `turnwise eval`."""
+def success(recipe: Path, out: Path, model: Path | None = None) -> float:
+    """Success on the held-out tasks by `turnwise eval` of a recipe or a run's folder."""
     out.unlink(missing_ok=True)
     command = [str(BIN / "turnwise"), "eval", str(recipe), "-k", "4", "--out", str(out)]
     if model is not None:
@@ -151,9 +151,9 @@ def main() -> None:
         print(f"{step:4}" + "".join(_cells(step, theirs, own)))
     export = next((out / "runs" / "skyrl" / "exports").glob("global_step_*/policy"))
     results = {
-        "initial": success(None, recipe, out / "initial.json"),
-        "SkyRL": success(export, recipe, out / "skyrl.json"),
-        "own": success(out / "runs" / "own", recipe, out / "own.json"),
+        "initial": success(recipe, out / "initial.json"),
+        "SkyRL": success(recipe, out / "skyrl.json", export),
+        "own": success(out / "runs" / "own", out / "own.json"),
     }
     print("held-out success by `turnwise eval`: " + ", ".join(f"{k} {v:.3f}" for k, v in results.items()))
 
