@@ -40,6 +40,7 @@ def environment() -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "5",  # 15 otherwise
+        "RAY_DEDUP_LOGS": "0",  # it reorders lines
         "RAY_ADDRESS": f"127.0.0.1:{RAY_PORT}",
     }
 

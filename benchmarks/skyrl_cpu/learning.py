@@ -75,6 +75,8 @@ def skyrl_figures(log: Path) -> dict[int, dict[str, float]]:
     steps: dict[int, dict[str, float]] = {}
     step = 0
     for line in _ANSI.sub("", log.read_text(errors="replace")).splitlines():
+        if ", ip=" in line:  # a second node on this machine reads the same folder of logs
+            continue
         if found := re.search(r"tracking:log:\d+ - Step (\d+):", line):
             step = int(found[1])
         for name, value in _FIGURE.findall(line):

@@ -6,7 +6,6 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
 from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
 from skyrl.train.config import SkyRLTrainConfig
@@ -20,6 +19,7 @@ from transformers import AutoConfig
 from turnwise.chat import load_tokenizer, open_chat
 from turnwise.config import Recipe
 from turnwise.integrations.skyrl.generator import TurnwiseGenerator
+from turnwise.integrations.skyrl.placement import move_registries, this_node
 from turnwise.integrations.skyrl.player import Player, Players
 from turnwise.integrations.skyrl.translation import Translation
 from turnwise.integrations.skyrl.workers import Workers
@@ -135,16 +135,16 @@ def run_on_ray(recipe: Recipe, config: SkyRLTrainConfig) -> None:
     needed, available = num_gpus(config), ray.cluster_resources().get("GPU", 0)
     if available < needed:
         raise ValueError(f"[skyrl] needs {needed} GPUs, and Ray's cluster has {available:.0f}")
-    # on the node of this process, whose loss ends the run in any case; Ray itself prefers nodes without GPUs,
-    # which have only players
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    trainer = ray.remote(num_cpus=1, scheduling_strategy=here)(_run)
+    registries = move_registries(this_node())
+    trainer = ray.remote(num_cpus=1, scheduling_strategy=this_node())(_run)
     try:
         ray.get(trainer.remote(recipe, config))
     except RayTaskError as error:
         if isinstance(error.cause, CollectionFailed):
             raise error.cause from None  # its message has the reason; the remote traceback adds none
         raise
+    finally:
+        del registries
 
 
 def num_gpus(config: SkyRLTrainConfig) -> int:

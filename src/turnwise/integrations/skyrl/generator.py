@@ -192,7 +192,7 @@ def _metrics(requests: Sequence[GroupRequest], outcomes: Sequence[OrderOutcome])
     return {
         "turnwise/num_groups_refilled": sum(refilled),
         "turnwise/num_groups_masked": sum(outcome.group is None for outcome in outcomes),
-        "turnwise/num_groups_resent": sum(outcome.num_resent for outcome in outcomes),
+        "turnwise/num_groups_resent": sum(outcome.num_resent > 0 for outcome in outcomes),
         "turnwise/num_tool_calls": sum(outcome.num_calls for outcome in outcomes),
         "turnwise/num_successes": sum(outcome.num_successes for outcome in outcomes),
         **{f"turnwise/num_lost_{stop}": failures[stop] for stop in Stop if stop.is_infrastructure},
