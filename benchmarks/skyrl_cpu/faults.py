@@ -7,7 +7,7 @@ server in step 3, the second node in step 4, and in step 5 the engine, which is 
 The first three must not end the run. The lost engine ends it, and the same command resumes it from its last
 checkpoint. Rewards, token counts and exported weights must equal those of the run without faults: seeds
 depend on the step, the task and the member, so an episode that is played again has the same tokens. The
-engine is exact (see engine_server.py): weights that differ in a last digit soon sample other tokens.
+engine is exact (see engine_server.py), so that the weights can be equal to the last digit.
 """
 
 import argparse

@@ -1,7 +1,6 @@
 """SkyRL's single processes run on the node of the command, not on a node that is there for its players."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
