@@ -111,7 +111,8 @@ def _curve(steps: Mapping[int, Mapping[str, float]], names: Sequence[str]) -> Cu
 
 def success(recipe: Path, out: Path, model: Path | None = None) -> float:
     """Success on the held-out tasks by `turnwise eval` of a recipe or a run's folder."""
-    out.unlink(missing_ok=True)
+    for file in (out, out.with_suffix(".trajectories.jsonl")):
+        file.unlink(missing_ok=True)
     command = [str(BIN / "turnwise"), "eval", str(recipe), "-k", "4", "--out", str(out)]
     if model is not None:
         command += ["--set", f"model.path={model}"]
@@ -148,7 +149,8 @@ def main() -> None:
         theirs = skyrl_curve(train(recipe, out, "skyrl", "--engine", "skyrl", *steps))
     train(recipe, out, "own", *steps)
     own = own_curve(out / "runs" / "own")
-    print("step  reward: SkyRL    own   validation: SkyRL    own   seconds: SkyRL (rollout)    own (rollout)")
+    titles = ("  reward", "   validation", "   seconds", "   rollout")
+    print("step" + "".join(f"{title}: SkyRL    own" for title in titles))
     for step in sorted({*theirs.rewards, *theirs.validation}):
         print(f"{step:4}" + "".join(_cells(step, theirs, own)))
     export = next((out / "runs" / "skyrl" / "exports").glob("global_step_*/policy"))
@@ -165,7 +167,7 @@ def _cells(step: int, theirs: Curve, own: Curve) -> list[str]:
         (theirs.rewards, own.rewards, 15, 3),
         (theirs.validation, own.validation, 20, 3),
         (theirs.seconds, own.seconds, 17, 1),
-        (theirs.rollout_seconds, own.rollout_seconds, 12, 1),
+        (theirs.rollout_seconds, own.rollout_seconds, 17, 1),
     ]
     cells: list[str] = []
     for left, right, width, digits in pairs:
