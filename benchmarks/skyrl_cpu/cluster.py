@@ -45,6 +45,7 @@ def environment(stand_ins: Sequence[str] = STAND_INS) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "5",  # 15 otherwise
+        "RAY_DEDUP_LOGS": "0",  # it reorders lines
         "RAY_ADDRESS": f"127.0.0.1:{RAY_PORT}",
     }
 
@@ -77,7 +78,9 @@ def ray_node(
     variables = environment(stand_ins)
     if "cuda" not in stand_ins:
         variables["CUDA_VISIBLE_DEVICES"] = ",".join("0" * num_gpus)  # all that Ray counts are the first GPU
-    where = ("--head", f"--port={RAY_PORT}") if is_head else (f"--address=127.0.0.1:{RAY_PORT}",)
+    # another address for the second node: the command joins a node that has its own, which is then the head
+    joining = (f"--address=127.0.0.1:{RAY_PORT}", "--node-ip-address=127.0.0.2")
+    where = ("--head", f"--port={RAY_PORT}") if is_head else joining
     sizes = (f"--num-cpus={num_cpus}", f"--num-gpus={num_gpus}", "--object-store-memory=200000000")
     extra = ("--include-dashboard=false", f"--temp-dir={folder}") if is_head else ()
     command = [*RAY, "start", *where, *sizes, *extra, "--disable-usage-stats", "--block"]
@@ -85,11 +88,11 @@ def ray_node(
 
 
 def engine(
-    recipe: Path, port: int, log: Path, stand_ins: Sequence[str] = STAND_INS
+    recipe: Path, port: int, log: Path, *, is_exact: bool = False, stand_ins: Sequence[str] = STAND_INS
 ) -> "subprocess.Popen[bytes]":
     """Start the engine and wait until it answers."""
     command = [sys.executable, "-m", "benchmarks.skyrl_cpu.engine_server", str(recipe), f"--port={port}"]
-    process = start(command, log, environment(stand_ins))
+    process = start([*command, "--exact"] if is_exact else command, log, environment(stand_ins))
     _wait_until(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/get_world_size").close())
     return process
 
@@ -101,6 +104,7 @@ def cluster(
     *,
     port: int,
     nodes: Mapping[str, int],
+    is_exact: bool = False,
     stand_ins: Sequence[str] = STAND_INS,
 ) -> Iterator[dict[str, Any]]:
     """Ray nodes with these numbers of GPUs, and an engine where it stands in for vLLM; all end with it."""
@@ -119,7 +123,8 @@ def cluster(
             )
             _wait_until(lambda: socket.create_connection(("127.0.0.1", RAY_PORT)).close())
         if "engine" in stand_ins:
-            processes["engine"] = engine(recipe, port, out / "engine.log", stand_ins)
+            log = out / "engine.log"
+            processes["engine"] = engine(recipe, port, log, is_exact=is_exact, stand_ins=stand_ins)
         yield processes
     finally:
         for process in reversed(list(processes.values())):

@@ -5,6 +5,9 @@
 
 Until the trainer has sent weights, requests are answered with 503: an engine that was restarted in the middle
 of a run must not sample from the initial weights.
+
+With `--exact`, requests are computed one at a time and without a cache, so that the rounding of a log-prob
+does not depend on other requests.
 """
 
 import argparse
@@ -22,7 +25,7 @@ from vllm.distributed.weight_transfer.nccl_engine import broadcast, join
 
 from turnwise.assembly.workbench import transformers_engine
 from turnwise.config import Recipe, load_recipe
-from turnwise.types import Sampling
+from turnwise.types import Completion, Sampling
 
 IGNORED = ("/pause", "/resume", "/finish_session", "/reset_prefix_cache", "/start_weight_update")
 """Routes without an effect: the engine publishes between requests and drops its caches then."""
@@ -31,8 +34,9 @@ IGNORED = ("/pause", "/resume", "/finish_session", "/reset_prefix_cache", "/star
 class EngineServer:
     """The routes of one engine."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, *, is_exact: bool) -> None:
         self._engine = transformers_engine(recipe)
+        self._one_at_a_time = asyncio.Lock() if is_exact else None
         self._group: Any = None
         self._received: dict[str, torch.Tensor] = {}
         self._version = 0
@@ -56,7 +60,7 @@ class EngineServer:
         stop_ids = frozenset(params["stop_token_ids"])
         sampling = Sampling(params["max_tokens"], params["temperature"], params["top_p"], stop_ids)
         try:
-            completion = await self._engine.complete(body["token_ids"], sampling, params["seed"])
+            completion = await self._complete(body["token_ids"], sampling, params["seed"])
         except ValueError as error:
             return _error(str(error), 400)
         content = [{"logprob": value} for value in completion.logprobs]
@@ -66,6 +70,13 @@ class EngineServer:
             "finish_reason": str(completion.finish),
         }
         return JSONResponse({"choices": [choice]})
+
+    async def _complete(self, prompt_ids: list[int], sampling: Sampling, seed: int) -> Completion:
+        if self._one_at_a_time is None:
+            return await self._engine.complete(prompt_ids, sampling, seed)
+        async with self._one_at_a_time:
+            await self._engine.forget()
+            return await self._engine.complete(prompt_ids, sampling, seed)
 
     async def join_trainer(self, request: Request) -> JSONResponse:
         info = (await request.json())["init_info"]
@@ -108,8 +119,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recipe", type=Path)
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--exact", action="store_true")
     args = parser.parse_args()
-    server = EngineServer(load_recipe(args.recipe))
+    server = EngineServer(load_recipe(args.recipe), is_exact=args.exact)
     uvicorn.run(Starlette(routes=server.routes()), host="127.0.0.1", port=args.port, log_level="warning")
 
 

@@ -1,23 +1,25 @@
-"""Kill players, a server, a node and the engine while SkyRL trains, and compare with a run without faults.
+"""Kill a player, a server, a node and the engine while SkyRL trains, and compare with a run without faults.
 
     .tools/skyrl/bin/python -m benchmarks.skyrl_cpu.faults --out /tmp/skyrl-faults
 
-Two Ray nodes on this machine; players are on both. After step 1 a player is killed, after step 2 an MCP
-server, after step 3 the second node, after step 4 the engine, which is started again without weights. The
-first three must not end the run. The lost engine ends it, and the same command resumes it from its last
-checkpoint. Rewards must equal those of the run without faults: seeds depend on the step, the task and the
-member, so an episode that is played again has the same tokens.
+Two Ray nodes on this machine; the second has only players. A player is killed while step 2 is played, an MCP
+server in step 3, the second node in step 4, and in step 5 the engine, which is started again without weights.
+The first three must not end the run. The lost engine ends it, and the same command resumes it from its last
+checkpoint. Rewards, token counts and exported weights must equal those of the run without faults: seeds
+depend on the step, the task and the member, so an episode that is played again has the same tokens. The
+engine is exact (see engine_server.py), so that the weights can be equal to the last digit.
 """
 
 import argparse
-import re
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
+from safetensors.torch import load_file
 
 from benchmarks.skyrl_cpu.cluster import TURNWISE, cluster, engine, environment, free_port, stop
 from benchmarks.skyrl_cpu.learning import skyrl_figures, write_recipe
@@ -30,7 +32,9 @@ SETTINGS = {
     "evaluation.every": "0",
     "skyrl.num_players": "2",
 }
+_WAIT_SECONDS = 120.0
 NODES = {"head": 2, "second": 0}
+COMPARED = {"reward": "reward/avg_raw_reward", "tokens": "generate/avg_num_tokens"}
 COUNTS = (
     "num_groups_resent",
     "num_groups_refilled",
@@ -40,15 +44,26 @@ COUNTS = (
 )
 
 
-def players(*nodes: "subprocess.Popen[bytes]") -> list[psutil.Process]:
-    """The processes of the players on these nodes."""
-    pids = {node.pid for node in nodes}
-    found = [
-        process
-        for process in psutil.process_iter(["cmdline"])
-        if "".join(process.info["cmdline"] or ()).startswith("ray::Player")
-    ]
-    return [process for process in found if pids & {parent.pid for parent in process.parents()}]
+def descendants(node: "subprocess.Popen[bytes]", title: str) -> list[psutil.Process]:
+    """The processes of a node whose command line has this text."""
+    found = []
+    for process in psutil.Process(node.pid).children(recursive=True):
+        try:
+            if title in " ".join(process.cmdline()):
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def playing(node: "subprocess.Popen[bytes]") -> psutil.Process:
+    """Wait for a player of this node that is playing."""
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while time.monotonic() < deadline:
+        if found := descendants(node, "ray::Player.play"):
+            return found[0]
+        time.sleep(0.02)
+    raise RuntimeError(f"no player of node {node.pid} plays")
 
 
 def command(recipe: Path, out: Path) -> list[str]:
@@ -58,61 +73,74 @@ def command(recipe: Path, out: Path) -> list[str]:
 
 
 def train(recipe: Path, out: Path, faults: Mapping[int, Callable[[], None]]) -> int:
-    """Train, and call a fault when its step is logged; the exit code."""
-    log = out / "train.log"
-    with log.open("ab") as output:
+    """Train, and call a fault when the step before it is saved; the exit code."""
+    saved = out / "runs" / "run" / "checkpoints" / "latest_ckpt_global_step.txt"
+    with (out / "train.log").open("ab") as output:
         process = subprocess.Popen(command(recipe, out), env=environment(), stdout=output, stderr=output)
     waiting = dict(faults)
     while process.poll() is None:
-        logged = {int(step) for step in re.findall(r"Step (\d+):", log.read_text(errors="replace"))}
-        for step in sorted(logged & set(waiting)):
-            time.sleep(1.0)  # the next step is being played
+        step = int(saved.read_text() or 0) + 1 if saved.exists() else 1
+        if step in waiting:
             waiting.pop(step)()
-        time.sleep(0.2)
+        time.sleep(0.05)
     return process.returncode
 
 
+def kill_player(processes: Mapping[str, Any]) -> None:
+    victim = playing(processes["head"])
+    print(f"step 2: player {victim.pid} killed", flush=True)
+    victim.kill()
+
+
+def kill_server(processes: Mapping[str, Any]) -> None:
+    playing(processes["second"])
+    [server, *_] = descendants(processes["second"], "serve fmp")
+    print(f"step 3: server {server.pid} killed: {' '.join(server.cmdline()[2:])}", flush=True)
+    server.kill()
+
+
+def kill_node(processes: Mapping[str, Any]) -> None:
+    node = processes["second"]
+    playing(node)
+    players, servers = descendants(node, "ray::Player"), descendants(node, "turnwise serve")
+    others = [each for each in descendants(node, "ray::") if each not in players]
+    titles = sorted(each.cmdline()[0].split()[0] for each in others)
+    print(f"step 4: node killed, with {len(players)} players, {len(servers)} servers, {titles}", flush=True)
+    stop(node, signal.SIGKILL)
+    _, left = psutil.wait_procs([*players, *servers, *others], timeout=30)
+    print(f"  processes left: {len(left)}", flush=True)
+
+
 def with_faults(recipe: Path, out: Path, port: int) -> None:
-    with cluster(out, recipe, port=port, nodes=NODES) as processes:
-
-        def kill_player() -> None:
-            victim = players(processes["head"])[0]
-            print(f"after step 1: player {victim.pid} killed", flush=True)
-            victim.kill()
-
-        def kill_server() -> None:
-            everyone = players(processes["head"], processes["second"])
-            servers = [child for player in everyone for child in player.children(recursive=True)]
-            print(
-                f"after step 2: server {servers[0].pid} killed: {' '.join(servers[0].cmdline()[1:])}",
-                flush=True,
-            )
-            servers[0].kill()
-
-        def kill_node() -> None:
-            theirs = players(processes["second"])
-            started = [child for player in theirs for child in player.children(recursive=True)]
-            print(
-                f"after step 3: node killed, with {len(theirs)} players and {len(started)} servers",
-                flush=True,
-            )
-            stop(processes["second"], signal.SIGKILL)
-            _, left = psutil.wait_procs([*theirs, *started], timeout=30)
-            print(f"  processes left: {len(left)}", flush=True)
+    with cluster(out, recipe, port=port, nodes=NODES, is_exact=True) as processes:
 
         def kill_engine() -> None:
-            print("after step 4: engine killed, and started again without weights", flush=True)
+            playing(processes["head"])
+            print("step 5: engine killed, and started again without weights", flush=True)
             stop(processes["engine"], signal.SIGKILL)
-            processes["engine"] = engine(recipe, port, out / "engine.log")
+            processes["engine"] = engine(recipe, port, out / "engine.log", is_exact=True)
 
-        code = train(recipe, out, {1: kill_player, 2: kill_server, 3: kill_node, 4: kill_engine})
-        print(f"exit code {code}; the same command again:", flush=True)
+        faults = {
+            2: lambda: kill_player(processes),
+            3: lambda: kill_server(processes),
+            4: lambda: kill_node(processes),
+            5: kill_engine,
+        }
+        print(f"exit code {train(recipe, out, faults)}; the same command again:", flush=True)
         print(f"exit code {train(recipe, out, {})}", flush=True)
 
 
 def without_faults(recipe: Path, out: Path, port: int) -> None:
-    with cluster(out, recipe, port=port, nodes=NODES):
+    with cluster(out, recipe, port=port, nodes=NODES, is_exact=True):
         print(f"without faults: exit code {train(recipe, out, {})}", flush=True)
+
+
+def largest_difference(one: Path, other: Path) -> float:
+    """The largest difference of two exports' weights."""
+    weights, others = (
+        load_file(next(out.glob("runs/run/exports/*/policy/model.safetensors"))) for out in (one, other)
+    )
+    return max(float((weights[name] - others[name]).abs().max()) for name in weights | others)
 
 
 def main() -> None:
@@ -127,12 +155,17 @@ def main() -> None:
         port = free_port()
         run(write_recipe(out, port), out, port)
         figures[name] = skyrl_figures(out / "train.log")
-    print("step  reward with faults  without  " + "  ".join(COUNTS))
-    for step in sorted(set(figures["faults"]) - {0}):
-        row = figures["faults"][step]
-        other = figures["none"].get(step, {}).get("reward/avg_raw_reward", float("nan"))
+    print("step  " + "  ".join(f"{title}: faults     none" for title in COMPARED) + "  " + "  ".join(COUNTS))
+    for step in sorted({*figures["faults"], *figures["none"]} - {0}):
+        row, other = (figures[name].get(step, {}) for name in ("faults", "none"))
+        pairs = "".join(
+            f"{row.get(name, float('nan')):{len(title) + 10}.4f}{other.get(name, float('nan')):9.4f}"
+            for title, name in COMPARED.items()
+        )
         counts = "".join(f"{row.get(f'turnwise/{name}', 0):{len(name) + 2}.0f}" for name in COUNTS)
-        print(f"{step:4}{row.get('reward/avg_raw_reward', float('nan')):20.4f}{other:9.4f}{counts}")
+        print(f"{step:4}{pairs}{counts}")
+    difference = largest_difference(args.out.resolve() / "faults", args.out.resolve() / "none")
+    print(f"largest difference of the exported weights: {difference}")
 
 
 if __name__ == "__main__":

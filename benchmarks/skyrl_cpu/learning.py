@@ -75,6 +75,8 @@ def skyrl_figures(log: Path) -> dict[int, dict[str, float]]:
     steps: dict[int, dict[str, float]] = {}
     step = 0
     for line in _ANSI.sub("", log.read_text(errors="replace")).splitlines():
+        if ", ip=" in line:  # a second node on this machine reads the same folder of logs
+            continue
         if found := re.search(r"tracking:log:\d+ - Step (\d+):", line):
             step = int(found[1])
         for name, value in _FIGURE.findall(line):
@@ -107,9 +109,12 @@ def _curve(steps: Mapping[int, Mapping[str, float]], names: Sequence[str]) -> Cu
     return Curve(*({step: row[name] for step, row in steps.items() if name in row} for name in names))
 
 
-def success(model: Path | None, recipe: Path, out: Path, stand_ins: Sequence[str] = STAND_INS) -> float:
-    """Success on the held-out tasks by `turnwise eval`."""
-    out.unlink(missing_ok=True)
+def success(
+    recipe: Path, out: Path, model: Path | None = None, stand_ins: Sequence[str] = STAND_INS
+) -> float:
+    """Success on the held-out tasks by `turnwise eval` of a recipe or a run's folder."""
+    for file in (out, out.with_suffix(".trajectories.jsonl")):
+        file.unlink(missing_ok=True)
     command = [*TURNWISE, "eval", str(recipe), "-k", "4", "--out", str(out)]
     if model is not None:
         command += ["--set", f"model.path={model}"]
@@ -146,14 +151,15 @@ def main() -> None:
         theirs = skyrl_curve(train(recipe, out, "skyrl", "--engine", "skyrl", *steps))
     train(recipe, out, "own", *steps)
     own = own_curve(out / "runs" / "own")
-    print("step  reward: SkyRL    own   validation: SkyRL    own   seconds: SkyRL (rollout)    own (rollout)")
+    titles = ("  reward", "   validation", "   seconds", "   rollout")
+    print("step" + "".join(f"{title}: SkyRL    own" for title in titles))
     for step in sorted({*theirs.rewards, *theirs.validation}):
         print(f"{step:4}" + "".join(_cells(step, theirs, own)))
     export = next((out / "runs" / "skyrl" / "exports").glob("global_step_*/policy"))
     results = {
-        "initial": success(None, recipe, out / "initial.json"),
-        "SkyRL": success(export, recipe, out / "skyrl.json"),
-        "own": success(out / "runs" / "own", recipe, out / "own.json"),
+        "initial": success(recipe, out / "initial.json"),
+        "SkyRL": success(recipe, out / "skyrl.json", export),
+        "own": success(out / "runs" / "own", out / "own.json"),
     }
     print("held-out success by `turnwise eval`: " + ", ".join(f"{k} {v:.3f}" for k, v in results.items()))
 
@@ -163,7 +169,7 @@ def _cells(step: int, theirs: Curve, own: Curve) -> list[str]:
         (theirs.rewards, own.rewards, 15, 3),
         (theirs.validation, own.validation, 20, 3),
         (theirs.seconds, own.seconds, 17, 1),
-        (theirs.rollout_seconds, own.rollout_seconds, 12, 1),
+        (theirs.rollout_seconds, own.rollout_seconds, 17, 1),
     ]
     cells: list[str] = []
     for left, right, width, digits in pairs:

@@ -97,8 +97,8 @@ def main() -> None:
     print(f"trained in {time.monotonic() - started:.0f} s, with the start of all processes", flush=True)
     [export] = (out / "runs" / "skyrl" / "exports").glob("global_step_*/policy")
     with ThreadPoolExecutor() as pool:
-        before = pool.submit(success, None, recipe, out / "before.json", setup.stand_ins)
-        after = pool.submit(success, export, recipe, out / "after.json", setup.stand_ins)
+        before = pool.submit(success, recipe, out / "before.json", None, setup.stand_ins)
+        after = pool.submit(success, recipe, out / "after.json", export, setup.stand_ins)
     print(f"held-out success by `turnwise eval`: {before.result():.3f} before, {after.result():.3f} after")
     print(f"{time.monotonic() - started:.0f} s in all")
 

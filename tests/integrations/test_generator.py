@@ -134,16 +134,26 @@ async def test_rows_of_a_lost_group_are_masked_counted_and_change_no_mean(tmp_pa
     assert both["rollout_metrics"]["turnwise/num_groups_masked"] == 2
 
 
-async def test_losing_all_groups_raises_an_error(tmp_path: Path) -> None:
+async def test_a_batch_without_a_played_group_raises_an_error(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=2)
     tasks = tasks_of(recipe)
 
     async with generating(recipe, ModelClient(recipe, broken=[""])) as generator:
-        for step in range(1, 8):
+        for phase in ("train", "eval"):
+            with pytest.raises(CollectionFailed, match=r"all 2 groups of a batch .* episode .* engine_down"):
+                await generator.generate(batch(tasks, 2, phase=phase))
+
+
+async def test_losing_sixteen_batches_of_one_group_raises_an_error(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, num_tasks=2)
+    tasks = tasks_of(recipe)[:1]
+
+    async with generating(recipe, ModelClient(recipe, broken=[""])) as generator:
+        for step in range(1, 16):
             output = await generator.generate(batch(tasks, 2, step=step))
             assert not any(any(mask) for mask in output["loss_masks"])
         with pytest.raises(CollectionFailed, match=r"16 groups in a row .* episode .* engine_down"):
-            await generator.generate(batch(tasks, 2, step=8))
+            await generator.generate(batch(tasks, 2, step=16))
 
 
 async def test_concurrent_calls_do_not_affect_each_other(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("skyrl", reason="SkyRL is not installed: run `make test-skyrl`")
 
 import ray
+from ray._private.internal_api import free
 
 from tests.integrations.stage import MODEL, ModelClient, write_recipe
 from tests.mcp.leaks import descendants
@@ -119,6 +120,35 @@ async def test_a_killed_worker_loses_no_group_and_leaves_no_process(tmp_path: Pa
     assert others
     assert gone(theirs)
     assert gone(others)
+
+
+class FirstOutcomeLost:
+    """The handle of an actor whose first outcome is gone from Ray's object store, as if its node had died."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+        self._num_calls = 0
+        self.play = self
+
+    def remote(self, order: Order) -> Any:
+        self._num_calls += 1
+        if self._num_calls > 1:
+            return self._actor.play.remote(order)
+        lost = ray.put(bytes(200_000))
+        free([lost])
+        return lost
+
+
+async def test_an_order_whose_outcome_is_lost_with_its_node_is_sent_again(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, num_tasks=2)
+    workers = Workers(recipe, ModelClient(recipe), MODEL, 1)
+    [actor] = workers.actors
+    workers.actors = [FirstOutcomeLost(actor)]
+    outcome = await workers.play(orders_of(recipe)[0])
+    assert outcome.group is not None
+    assert outcome.num_resent == 1
+    workers.actors = [actor]
+    await workers.close()
 
 
 async def test_a_mistake_is_raised_from_a_worker_unwrapped(tmp_path: Path) -> None:

@@ -148,6 +148,7 @@ def _train_elsewhere(
         fail("--engine skyrl prints what SkyRL prints: --quiet and --json are not known to it")
     settings = read_recipe(recipe, overrides)
     from turnwise.integrations.skyrl.launch import launch, preview
+    from turnwise.rollout.collector import CollectionFailed
     from turnwise.run.dry import dry_episodes
 
     if settings.environment and settings.tasks.train is None:
@@ -158,7 +159,7 @@ def _train_elsewhere(
             launch(settings, recipe.stem, say=lambda words: print(words, flush=True))
             return
         lines, problems = preview(settings, recipe.stem)
-    except ValueError as error:
+    except (ValueError, CollectionFailed) as error:
         fail(str(error))
     episodes = run_async(dry_episodes(settings))
     _print_dry((*episodes.lines, *lines), (*episodes.problems, *problems))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import ray
+from ray.exceptions import RayTaskError
 from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
 from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
 from skyrl.train.config import SkyRLTrainConfig
@@ -18,10 +19,12 @@ from transformers import AutoConfig
 from turnwise.chat import load_tokenizer, open_chat
 from turnwise.config import Recipe
 from turnwise.integrations.skyrl.generator import TurnwiseGenerator
+from turnwise.integrations.skyrl.placement import move_registries, this_node
 from turnwise.integrations.skyrl.player import Player, Players
 from turnwise.integrations.skyrl.translation import Translation
 from turnwise.integrations.skyrl.workers import Workers
 from turnwise.rewards import check_scorable, parts_of
+from turnwise.rollout.collector import CollectionFailed
 from turnwise.tasks.load import load
 from turnwise.tasks.rows import row_of
 from turnwise.tasks.selection import across_families
@@ -127,12 +130,21 @@ def check_embeddings(recipe: Recipe, config: SkyRLTrainConfig) -> None:
 
 
 def run_on_ray(recipe: Recipe, config: SkyRLTrainConfig) -> None:
-    """Find or start Ray, and run the experiment in one of its workers."""
+    """Find or start Ray, and run the experiment on it; CollectionFailed if too much is lost."""
     initialize_ray(config)
     needed, available = num_gpus(config), ray.cluster_resources().get("GPU", 0)
     if available < needed:
         raise ValueError(f"[skyrl] needs {needed} GPUs, and Ray's cluster has {available:.0f}")
-    ray.get(ray.remote(num_cpus=1)(_run).remote(recipe, config))
+    registries = move_registries(this_node())
+    trainer = ray.remote(num_cpus=1, scheduling_strategy=this_node())(_run)
+    try:
+        ray.get(trainer.remote(recipe, config))
+    except RayTaskError as error:
+        if isinstance(error.cause, CollectionFailed):
+            raise error.cause from None  # its message has the reason; the remote traceback adds none
+        raise
+    finally:
+        del registries
 
 
 def num_gpus(config: SkyRLTrainConfig) -> int:

@@ -4,7 +4,8 @@ Episodes lost to infrastructure are retried; a lost group is then replaced by th
 training task. If there is no replacement (in an evaluation, or if all spare tasks are lost too), the rows of
 the group are masked and have the mean reward of the played episodes, because SkyRL's interface has no missing
 rows. No token of them is trained, their advantages are 0 and the mean reward does not change;
-`turnwise/num_groups_masked` counts them.
+`turnwise/num_groups_masked` counts them. A batch in which every group is lost raises an error instead: the
+trainer would count a step that trained nothing, and save it.
 """
 
 import asyncio
@@ -57,7 +58,7 @@ class TurnwiseGenerator(GeneratorInterface):
         self._mean_reward = 0.0
 
     async def generate(self, input_batch: GeneratorInput) -> GeneratorOutput:
-        """All rows in the order of their prompts; CollectionFailed if too many groups in a row are lost."""
+        """All rows in the order of their prompts; CollectionFailed if all or too many in a row are lost."""
         requests = self._requests(input_batch)
         try:
             async with asyncio.TaskGroup() as playing:
@@ -65,6 +66,7 @@ class TurnwiseGenerator(GeneratorInterface):
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None  # a user's mistake, unwrapped
         outcomes = [task.result() for task in running]
+        _check_any_played(outcomes)
         for outcome in outcomes:
             self._count_masked(outcome)
         placed: dict[int, Row] = {}
@@ -127,6 +129,13 @@ class TurnwiseGenerator(GeneratorInterface):
             raise CollectionFailed(text + outcome.message)
 
 
+def _check_any_played(outcomes: Sequence[OrderOutcome]) -> None:
+    """CollectionFailed if all groups are lost; a batch of one, as in asynchronous training, may be."""
+    if len(outcomes) > 1 and all(outcome.group is None for outcome in outcomes):
+        text = f"all {len(outcomes)} groups of a batch were lost to infrastructure; the last one: "
+        raise CollectionFailed(text + outcomes[-1].message)
+
+
 def task_in(extras: Mapping[str, Any]) -> Task:
     """The task of a dataset row, which has its row of a task file as JSON text."""
     match extras.get("task"):
@@ -183,7 +192,7 @@ def _metrics(requests: Sequence[GroupRequest], outcomes: Sequence[OrderOutcome])
     return {
         "turnwise/num_groups_refilled": sum(refilled),
         "turnwise/num_groups_masked": sum(outcome.group is None for outcome in outcomes),
-        "turnwise/num_groups_resent": sum(outcome.num_resent for outcome in outcomes),
+        "turnwise/num_groups_resent": sum(outcome.num_resent > 0 for outcome in outcomes),
         "turnwise/num_tool_calls": sum(outcome.num_calls for outcome in outcomes),
         "turnwise/num_successes": sum(outcome.num_successes for outcome in outcomes),
         **{f"turnwise/num_lost_{stop}": failures[stop] for stop in Stop if stop.is_infrastructure},

@@ -50,7 +50,7 @@ class OrderOutcome:
     num_calls: int = 0
     num_successes: int = 0
     num_resent: int = 0
-    """How often a worker died and the order was played again from the start."""
+    """How often the order was sent again because its worker had died or was restarting."""
 
 
 class Players(Protocol):

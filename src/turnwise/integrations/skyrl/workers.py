@@ -1,7 +1,8 @@
 """Play orders with Ray actors on a cluster; every actor has its own servers.
 
-If an actor dies, its orders are sent again, so that an order is answered exactly once, with a complete group.
-Ray restarts the actor. The servers of the dead actor end with it, because their pipes close.
+If an actor dies, or an outcome is lost with its node, the order is sent again, so that every order is
+answered exactly once, with a complete group. Ray restarts the actor. The servers of the dead actor end with
+it, because their pipes close.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
 from turnwise.config import Recipe
 from turnwise.integrations.skyrl.player import Order, OrderOutcome, Player
@@ -53,7 +54,7 @@ class Workers:
                 outcome: OrderOutcome = await self.actors[number].play.remote(order)
             except RayTaskError as error:
                 raise error.cause from None  # the error of the player, unwrapped
-            except RayActorError:  # died, or not restarted yet
+            except (RayActorError, ObjectLostError):  # died, is restarting, or the outcome died with its node
                 last, num_resent = number, num_resent + 1
                 deadline = min(deadline, time.monotonic() + RESTART_SECONDS)
             else:
