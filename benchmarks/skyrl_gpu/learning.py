@@ -90,10 +90,12 @@ def main() -> None:
     port = free_port()
     settings = [*(() if args.engine == "vllm" else engine_settings(port)), *args.set]
     started = time.monotonic()
-    with cluster(out, recipe, port=port, nodes={"head": setup.num_gpus}, stand_ins=setup.stand_ins):
-        chosen = [part for setting in settings for part in ("--set", setting)]
-        log = train(recipe, out, "skyrl", "--engine", "skyrl", *chosen, stand_ins=setup.stand_ins)
-    print(table(skyrl_figures(log)), flush=True)
+    chosen = [part for setting in settings for part in ("--set", setting)]
+    try:
+        with cluster(out, recipe, port=port, nodes={"head": setup.num_gpus}, stand_ins=setup.stand_ins):
+            train(recipe, out, "skyrl", "--engine", "skyrl", *chosen, stand_ins=setup.stand_ins)
+    finally:  # what a run that was stopped has done is shown too
+        print(table(skyrl_figures(out / "skyrl.log")), flush=True)
     print(f"trained in {time.monotonic() - started:.0f} s, with the start of all processes", flush=True)
     [export] = (out / "runs" / "skyrl" / "exports").glob("global_step_*/policy")
     with ThreadPoolExecutor() as pool:
