@@ -27,10 +27,10 @@ sys.path[:1] = [str(HERE.parent), str(HERE / "long_race"), str(HERE / "race")]
 from episodes import TERMS_VARIABLE, LongTerms  # noqa: E402 (found by the path above)
 
 AXES: Mapping[str, tuple[str, Sequence[int]]] = {
-    "tokens": ("observed_tokens", (60, 560, 1060, 2060, 4060)),
-    "episodes": ("num_tasks", (2, 4, 8, 16, 32)),
-    "turns": ("num_turns", (3, 6, 12, 24, 48)),
-    "servers": ("num_servers", (1, 2, 4, 8, 16)),
+    "tokens": ("observed_tokens", (60, 260, 460, 860, 1260)),
+    "episodes": ("num_tasks", (2, 4, 8, 12, 16)),
+    "turns": ("num_turns", (3, 6, 9, 12, 18)),
+    "servers": ("num_servers", (1, 2, 4, 8, 12)),
 }
 """What grows, the field of the terms, and its values."""
 PARTS = ("rollout", "update", "publish")
