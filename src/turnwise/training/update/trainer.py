@@ -89,7 +89,7 @@ class Trainer:
         self._objective = Objective(recipe)
         self._passes = Passes(
             policy,
-            tokens_per_microbatch=recipe.update.tokens_per_microbatch,
+            tokens_per_microbatch=recipe.sizes.tokens_per_microbatch,
             is_shared=recipe.update.shared_prefix,
             ranks=ranks,
         )
