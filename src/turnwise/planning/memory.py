@@ -30,8 +30,8 @@ CUDA_BYTES = 600 * 2**20
 VLLM_BYTES = 2 * 2**30
 """Memory of vLLM's process without weights and cache: its driver, a step's activations, and CUDA graphs."""
 KEYS_AND_VALUES, VLLM, ACTIVATIONS = "engine: keys and values", "engine: vLLM", "activations"
-TRANSIENT = (ACTIVATIONS, "optimizer step", "publication")
-"""The names of the part that is held during a step only: the largest of the three."""
+TRANSIENT = (ACTIVATIONS, "optimizer step", "publication", "reference's move")
+"""The names of the part that is held during a step only: the largest of them."""
 
 
 class UnsupportedArchitecture(ValueError):
@@ -198,8 +198,7 @@ def _training_parts(recipe: Recipe, policy: SizedModel, device: str) -> Iterator
     yield MemoryPart("optimizer", 8 * num_trained + copies, why)
     reference = recipe.reference.kind
     is_kept = reference in ("hard", "ema") or (reference == "frozen" and recipe.policy.tuning == "full")
-    # the average is kept in float32 and cast to the type of the parameters for a pass
-    reference_bytes = 4 * num_trained if reference == "ema" else trained_bytes
+    reference_bytes = _reference_bytes(recipe, policy)
     yield MemoryPart("reference", reference_bytes if is_kept else 0, f"reference.kind = {reference!r}")
     if sharding_of(recipe).is_on:
         gathered = gathered_bytes(policy.model, policy.plain_bytes)
@@ -222,12 +221,20 @@ def _transient_part(recipe: Recipe, policy: SizedModel, device: str) -> MemoryPa
         merging = policy.adapted_bytes if recipe.engine.kind == "remote" else policy.merging_bytes
     if sharding_of(recipe).is_on and not recipe.publishes_adapters:
         merging += policy.plain_bytes
+    moves = recipe.reference.kind in ("hard", "ema")
+    moving = sharding_of(recipe).share("reference", _reference_bytes(recipe, policy)) if moves else 0
     moments = (
         MemoryPart(ACTIVATIONS, activations, why),
         MemoryPart("optimizer step", stepping, "square roots of the second moments"),
         MemoryPart("publication", merging, "full weights, with merged adapters"),
+        MemoryPart("reference's move", moving, "a copy to compare it with"),
     )
     return max(moments, key=lambda part: part.num_bytes)
+
+
+def _reference_bytes(recipe: Recipe, policy: SizedModel) -> int:
+    # the average is kept in float32 and cast to the type of the parameters for a pass
+    return 4 * policy.num_trained if recipe.reference.kind == "ema" else policy.trained_bytes
 
 
 def _peak_activations(policy: SizedModel, training: PassMemory, device: str) -> int:
