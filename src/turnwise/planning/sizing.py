@@ -14,6 +14,8 @@ from turnwise.runtime.devices import Memory, choose_device, memory_of
 
 MARGIN = 0.1
 """Share of the memory that is not planned: torch's allocator fragments it, and plans are estimates."""
+CPU_SHARE = 0.5
+"""Share of a machine's memory for a run on its CPU; servers and other programs need the rest."""
 MAX_TOKENS = 65_536
 """The most tokens of a micro-batch; a GPU is busy with far fewer."""
 MAX_PARALLEL = 128
@@ -72,8 +74,8 @@ class _Search:
 
     def __init__(self, recipe: Recipe, device: str, memory: Memory, models: RecipeModels) -> None:
         self._recipe, self._device, self._memory, self._models = recipe, device, memory, models
-        # On a CPU all of the memory counts, so that results do not depend on what else the machine runs.
-        self._room = int((memory.total if device == "cpu" else memory.free) * (1 - MARGIN))
+        # On a CPU the free memory does not count: results must not depend on what else the machine runs.
+        self._room = int(memory.total * CPU_SHARE if device == "cpu" else memory.free * (1 - MARGIN))
         self._longest = recipe.rollout.tokens_per_episode
 
     def result(self) -> SizedRecipe:
