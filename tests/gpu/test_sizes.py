@@ -18,7 +18,7 @@ from turnwise.training.model.policy import Policy
 from turnwise.training.update.trainer import Trainer
 
 GIB = 2**30
-MEMORY = Memory(6 * GIB, 6 * GIB)
+MEMORY = Memory(10 * GIB, 10 * GIB)
 SHAPE = shallow(QWEN3_06B)
 
 
