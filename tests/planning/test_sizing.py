@@ -115,6 +115,16 @@ def test_every_process_gets_the_sizes_of_its_share(tmp_path: Path) -> None:
     assert sharded.sizes.num_parallel_episodes <= 64, "a process plays 4 of 16 groups"
 
 
+def test_an_engine_alone_has_the_memory_that_training_would_need(tmp_path: Path) -> None:
+    settings = recipe(tmp_path, SMALL, *GPU, "policy.tuning=full")
+    memory = Memory(10 * GB, 10 * GB)
+    trained = find_sizes(settings, memory).plan
+    alone = find_sizes(settings, memory, is_trained=False).plan
+    assert alone.sizes.cache_tokens > trained.sizes.cache_tokens
+    assert alone.num_bytes <= (1 - MARGIN) * memory.free
+    assert {part.name.partition(":")[0] for part in alone.parts} == {"engine", "CUDA itself"}
+
+
 def test_an_unsupported_architecture_has_no_sizes_to_find(tmp_path: Path) -> None:
     bloom = BloomConfig(vocab_size=500, hidden_size=64, n_layer=2, n_head=4)
     with pytest.raises(UnsupportedArchitecture):

@@ -31,7 +31,7 @@ from turnwise.mcp.results import Sanitiser
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import ServerSpec
 from turnwise.mcp.toolbox import Readability
-from turnwise.planning import check_device_limits
+from turnwise.planning import check_device_limits, with_engine_sizes
 from turnwise.protocols import BatchEngine, Engine, EngineDown, Toolbox, UserModel
 from turnwise.rewards import Rewards, parts_of
 from turnwise.rollout.collector import CollectionPlan, Collector, LeaseFailed, Slots
@@ -172,6 +172,8 @@ async def open_workbench(
         check_worlds(tasks, servers.live)
         specs = tuple(spec.shared_by(num_workers) for spec in servers.specs)
     chat = chat_of(recipe)
+    if with_engine and recipe.engine.kind in ("transformers", "vllm"):
+        recipe = with_engine_sizes(recipe)
     environment = open_environment(recipe, chat, given) if recipe.environment else None
     async with contextlib.AsyncExitStack() as exits:
         cassette = _cassette(recipe)

@@ -10,7 +10,7 @@ from turnwise.planning.memory import (
 )
 from turnwise.planning.outline import load_config
 from turnwise.planning.plan_text import advice, sizes_line, step_sizes_line
-from turnwise.planning.sizing import SizedRecipe, find_sizes, memory_for, plan_for_recipe
+from turnwise.planning.sizing import SizedRecipe, find_sizes, memory_for, plan_for_recipe, with_engine_sizes
 
 __all__ = [
     "MemoryPart",
@@ -27,4 +27,5 @@ __all__ = [
     "plan_memory",
     "sizes_line",
     "step_sizes_line",
+    "with_engine_sizes",
 ]

@@ -95,16 +95,23 @@ def outline_models(recipe: Recipe) -> RecipeModels:
 
 
 def plan_memory(
-    recipe: Recipe, device: str, memory: Memory | None = None, models: RecipeModels | None = None
+    recipe: Recipe,
+    device: str,
+    memory: Memory | None = None,
+    models: RecipeModels | None = None,
+    *,
+    is_trained: bool = True,
 ) -> MemoryPlan:
     """Plan for this device and its memory, with the sizes that are set and the defaults of the others.
 
-    `models` are those of the recipe, if they are at hand. Raises what `outline_models` raises.
+    `models` are those of the recipe, if they are at hand. If not `is_trained`, only engines are planned.
+    Raises what `outline_models` raises.
     """
     models = models or outline_models(recipe)
     policy = models.policy
     with _unplannable_on_error(policy.model):
-        parts = (*_training_parts(recipe, policy, device), *_engine_parts(recipe, policy, memory))
+        training = tuple(_training_parts(recipe, policy, device)) if is_trained else ()
+        parts = (*training, *_engine_parts(recipe, policy, memory))
     parts += tuple(_user_parts(recipe, models.users, memory))
     sharding = sharding_of(recipe)
     parts = tuple(

@@ -234,6 +234,8 @@ def sampling_bytes(policy: SizedModel, recipe: Recipe) -> int:
     model, num_rows = policy.model, recipe.sizes.max_batch
     num_tokens = num_rows + PREFILL_CHUNK
     if not policy.sampling:
+        attention.register()
+        model.set_attn_implementation(attention.NAME)
         with torch.no_grad(), MemoryCounter([*model.parameters(), *model.buffers()]) as counter:
             _trunk(model, num_tokens, None)
         policy.sampling[num_tokens] = counter.peak_bytes

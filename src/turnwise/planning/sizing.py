@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from turnwise.config import DEFAULT_SIZES, Recipe, Sizes
-from turnwise.planning.memory import MemoryPlan, RecipeModels, outline_models, plan_memory
+from turnwise.planning.memory import (
+    MemoryPlan,
+    RecipeModels,
+    UnsupportedArchitecture,
+    outline_models,
+    plan_memory,
+)
 from turnwise.runtime.devices import Memory, choose_device, memory_of
 
 MARGIN = 0.1
@@ -18,6 +24,8 @@ CPU_SHARE = 0.5
 """Share of a machine's memory for a run on its CPU; servers and other programs need the rest."""
 MAX_TOKENS = 65_536
 """The most tokens of a micro-batch; a GPU is busy with far fewer."""
+ENOUGH_TOKENS = 16_384
+"""With recomputation, a micro-batch of more tokens gains less than a larger cache does."""
 MAX_PARALLEL = 128
 """The most episodes at a time that a plan finds; each may have server processes of its own."""
 UNIT = 1_024
@@ -53,10 +61,21 @@ def memory_for(recipe: Recipe) -> Memory | None:
     return Memory(found.free // num_processes, found.total // num_processes)
 
 
-def find_sizes(recipe: Recipe, memory: Memory | None) -> SizedRecipe:
+def with_engine_sizes(recipe: Recipe) -> Recipe:
+    """The recipe with sizes for playing alone; they are found only for a GPU."""
+    if not recipe.lacks_sizes or choose_device(recipe.model.device) != "cuda":
+        return recipe
+    try:
+        return find_sizes(recipe, memory_for(recipe), is_trained=False).recipe
+    except UnsupportedArchitecture:
+        return recipe
+
+
+def find_sizes(recipe: Recipe, memory: Memory | None, *, is_trained: bool = True) -> SizedRecipe:
     """Find the sizes that are unset. The plan does not fit if even the smallest sizes are too large.
 
-    Raises ValueError for a mistake in the recipe, UnsupportedArchitecture for a model that is not planned.
+    Without training, the engine may use all of the memory. Raises ValueError for a mistake in the recipe and
+    UnsupportedArchitecture for a model that is not planned.
     """
     try:
         device = choose_device(recipe.model.device)
@@ -65,15 +84,18 @@ def find_sizes(recipe: Recipe, memory: Memory | None) -> SizedRecipe:
     models = outline_models(recipe)
     if memory is None:
         sized = recipe.with_sizes(recipe.sizes)
-        return SizedRecipe(sized, plan_memory(sized, device, None, models))
-    return _Search(recipe, device, memory, models).result()
+        return SizedRecipe(sized, plan_memory(sized, device, None, models, is_trained=is_trained))
+    return _Search(recipe, device, memory, models, is_trained=is_trained).result()
 
 
 class _Search:
     """The search for the largest sizes whose plan is within the memory."""
 
-    def __init__(self, recipe: Recipe, device: str, memory: Memory, models: RecipeModels) -> None:
+    def __init__(
+        self, recipe: Recipe, device: str, memory: Memory, models: RecipeModels, *, is_trained: bool
+    ) -> None:
         self._recipe, self._device, self._memory, self._models = recipe, device, memory, models
+        self._is_trained = is_trained
         # On a CPU the free memory does not count: results must not depend on what else the machine runs.
         self._room = int(memory.total * CPU_SHARE if device == "cpu" else memory.free * (1 - MARGIN))
         self._longest = recipe.rollout.tokens_per_episode
@@ -84,13 +106,15 @@ class _Search:
             return self._sized(largest)
         left = self._room - self._held_bytes(largest)
         least = self._chosen(largest, tokens_per_microbatch=self._longest)
-        sizes = self._with_cache(least, left // 2)
-        for is_recomputed in (False, True):
-            sizes = self._chosen(sizes, gradient_checkpointing=is_recomputed)
-            if self._fits(sizes):
-                return self._sized(self._with_microbatch(sizes, largest.tokens_per_microbatch))
-        sizes = self._with_cache(sizes, left - self._plan(sizes).step_bytes)
-        return self._sized(sizes)
+        sizes = self._with_cache(least, left // 2 if self._is_trained else left)
+        if not self._fits(sizes):
+            least = self._chosen(least, gradient_checkpointing=True)
+            enough = min(ENOUGH_TOKENS, largest.tokens_per_microbatch)
+            step_bytes = self._plan(self._chosen(least, tokens_per_microbatch=enough)).step_bytes
+            sizes = self._with_cache(least, max(left // 2, left - step_bytes))
+        if not self._fits(sizes):
+            sizes = self._with_cache(least, left - self._plan(least).step_bytes)
+        return self._sized(self._with_microbatch(sizes, largest.tokens_per_microbatch))
 
     def _largest(self) -> Sizes:
         """The sizes if memory does not limit them."""
@@ -147,7 +171,9 @@ class _Search:
         """The sizes with the largest micro-batch that fits; between two sizes, memory grows linearly."""
         low, high = sizes.tokens_per_microbatch, self._chosen(sizes, tokens_per_microbatch=most)
         plan, largest = self._plan(sizes), self._plan(high)
-        if high.tokens_per_microbatch <= low or largest.num_bytes <= self._room:
+        if high.tokens_per_microbatch <= low or plan.num_bytes > self._room:
+            return sizes
+        if largest.num_bytes <= self._room:
             return high
         share = (self._room - plan.num_bytes) / (largest.num_bytes - plan.num_bytes)
         num_tokens = low + int(share * (most - low))
@@ -165,4 +191,5 @@ class _Search:
         return SizedRecipe(self._recipe.with_sizes(sizes), self._plan(sizes))
 
     def _plan(self, sizes: Sizes) -> MemoryPlan:
-        return plan_memory(self._recipe.with_sizes(sizes), self._device, self._memory, self._models)
+        recipe = self._recipe.with_sizes(sizes)
+        return plan_memory(recipe, self._device, self._memory, self._models, is_trained=self._is_trained)
