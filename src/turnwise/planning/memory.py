@@ -275,9 +275,8 @@ def _engine_parts(recipe: Recipe, policy: SizedModel, memory: Memory | None) -> 
     yield MemoryPart(
         "engine: adapters", policy.adapter_bytes if is_shared else 0, "on the base of the policy"
     )
-    max_tokens = sizes.num_parallel_episodes * recipe.rollout.tokens_per_episode
-    num_tokens = min(sizes.cache_tokens, max_tokens)
-    key = "engine.cache_tokens" if num_tokens < max_tokens else "parallel episodes × tokens_per_episode"
-    yield MemoryPart(KEYS_AND_VALUES, num_tokens * policy.kv_bytes, f"{num_tokens:,} tokens ({key})")
+    # episodes that have ended stay in the cache until others need the room
+    why = f"{sizes.cache_tokens:,} tokens (engine.cache_tokens)"
+    yield MemoryPart(KEYS_AND_VALUES, sizes.cache_tokens * policy.kv_bytes, why)
     step = sampling_bytes(policy, recipe)
     yield MemoryPart("engine: a step", step, f"engine.max_batch = {sizes.max_batch}")

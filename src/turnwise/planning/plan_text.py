@@ -45,10 +45,12 @@ def advice(plan: MemoryPlan) -> str:
     activations = "lower update.tokens_per_microbatch, then policy.gradient_checkpointing = true"
     if plan.sizes.gradient_checkpointing:
         activations = "lower update.tokens_per_microbatch, then rollout.tokens_per_episode"
+    is_share = plan.sizes.cache_gib is None
+    vllm = "lower engine.vllm.gpu_memory_utilization, or " if is_share else ""
     by_part = {
         ACTIVATIONS: activations,
         KEYS_AND_VALUES: "lower engine.cache_tokens",
-        VLLM: "lower engine.vllm.gpu_memory_utilization, or engine.vllm.sleep = true",
+        VLLM: f"{vllm}engine.vllm.sleep = true",
         "optimizer": "policy.tuning = 'lora'",
         "gradients": "policy.tuning = 'lora'",
     }

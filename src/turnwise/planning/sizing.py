@@ -156,8 +156,10 @@ class _Search:
         """The sizes with a cache of so many bytes; if it holds fewer episodes, fewer are played."""
         most = min(sizes.num_parallel_episodes * self._longest, self._largest().cache_tokens)
         full_bytes = self._cache_bytes(self._chosen(sizes, **self._cache(most)))
-        if not full_bytes or num_bytes >= full_bytes:
-            return sizes  # the recipe sets it, or all of it fits
+        if not full_bytes:
+            return sizes  # the recipe sets it
+        if num_bytes >= full_bytes:
+            return self._chosen(sizes, **self._cache(most))
         num_tokens = max(2 * self._longest, num_bytes * most // full_bytes // UNIT * UNIT)
         # most episodes end long before their limit: a cache for half of it is rarely full
         parallel = max(2 * num_tokens // self._longest, self._recipe.rollout.group_size)

@@ -30,7 +30,9 @@ def with_sizes_found(recipe: Recipe, folder: RunFolder, screen: Screen, ranks: R
         screen.say(f"memory: {error}; defaults: {step_sizes_line(sized.sizes)}")
     else:
         sized, plan = found.recipe, found.plan
-        if plan.device == "cuda" and plan.memory is not None and not plan.fits:
+        # the plan adds vLLM to an update, but an engine that sleeps has released its memory by then
+        is_sleeping = sized.engine.kind == "vllm" and sized.engine.vllm.sleep
+        if plan.device == "cuda" and plan.memory is not None and not plan.fits and not is_sleeping:
             raise ValueError(
                 f"memory: {plan.num_bytes / 1e9:.1f} GB are needed and {plan.memory.free / 1e9:.1f} GB are "
                 f"free; {advice(plan)}"
