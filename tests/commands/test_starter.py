@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from transformers import Qwen3Config
 
 from tests import warm
+from tests.planning.shaped import QWEN3
 from tests.test_cli import notes_block, turnwise, write
 from turnwise.commands.model_choice import CHOICES, Choice, Machine, largest_model, this_machine
 from turnwise.commands.starter import Setup, recipe_text, write_starter
@@ -17,14 +17,6 @@ from turnwise.types import Tool
 
 NAMES = {"recipe.toml", "tasks.jsonl", "rewards.py"}
 CPU = Machine("cpu", 16.0)
-
-_SHAPES = {
-    "Qwen/Qwen3-0.6B": (1024, 3072, 28, 16, True),
-    "Qwen/Qwen3-1.7B": (2048, 6144, 28, 16, True),
-    "Qwen/Qwen3-4B": (2560, 9728, 36, 32, True),
-    "Qwen/Qwen3-8B": (4096, 12_288, 36, 32, False),
-}
-"""Hidden and intermediate size, layers, heads, and whether embeddings are tied, as on the model cards."""
 
 
 def test_the_files_for_the_built_in_servers_pass_a_dry_run(tmp_path: Path) -> None:
@@ -101,21 +93,15 @@ def test_with_explored_tasks_a_warm_start_leaves_most_of_them_to_training(tmp_pa
 def test_a_model_needs_the_memory_that_it_is_said_to_need(
     tmp_path: Path, choice: Choice, device: str
 ) -> None:
-    hidden, intermediate, num_layers, num_heads, is_tied = _SHAPES[choice.path]
-    Qwen3Config(
-        vocab_size=151_936,
-        hidden_size=hidden,
-        intermediate_size=intermediate,
-        num_hidden_layers=num_layers,
-        num_attention_heads=num_heads,
-        num_key_value_heads=8,
-        head_dim=128,
-        tie_word_embeddings=is_tied,
-        max_position_embeddings=40_960,
-    ).save_pretrained(tmp_path / "model")
+    QWEN3[choice.path.removeprefix("Qwen/")].save_pretrained(tmp_path / "model")
     machine = Machine(device, 1000.0)
     (tmp_path / "recipe.toml").write_text(recipe_text(tmp_path, Setup(machine, choice, None, {})))
-    recipe = load_recipe(tmp_path / "recipe.toml", [f"model.path={tmp_path / 'model'}"])
+    sizes = [
+        "update.tokens_per_microbatch=4096",
+        "policy.gradient_checkpointing=true",
+        f"engine.cache_tokens={50_000 if device == 'cuda' else 16_384}",
+    ]
+    recipe = load_recipe(tmp_path / "recipe.toml", [f"model.path={tmp_path / 'model'}", *sizes])
     assert plan_memory(recipe, device).num_bytes / 1e9 == pytest.approx(choice.needed_gb(machine), abs=0.1)
 
 

@@ -44,7 +44,7 @@ def test_facts_name_choices_ranges_and_types() -> None:
     assert kind.choices == ('"transformers"', '"vllm"', '"remote"', '"scripted"')
     assert kind.default == '"transformers"'
     share = FACTS["engine.vllm.gpu_memory_utilization"]
-    assert (share.type, share.default, share.range) == ("number", "0.3", "> 0, < 1")
+    assert (share.type, share.default, share.range) == ("number", "unset", "> 0, < 1")
     assert FACTS["rollout.temperature"].range == "0 or 0.01 to 100"
     assert FACTS["rewards.name"].default == "required"
     assert FACTS["run.num_epochs"].default == "unset"

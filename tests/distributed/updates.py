@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.training.updates import new_model, recipe_of, some_samples, spoiled
+from tests.training.updates import limit, new_model, recipe_of, some_samples, spoiled
 from turnwise.config import Recipe
 from turnwise.distributed import ALONE, Ranks
 from turnwise.training.model.policy import Policy
@@ -64,6 +64,13 @@ def with_prefix() -> tuple[Sample, ...]:
     return odd_samples(prefix=80)
 
 
+def small_memory_model() -> Any:
+    """A model that runs out of memory with more than 100 tokens at a time."""
+    model = new_model()
+    limit(model, 100)
+    return model
+
+
 def with_update(**keys: Any) -> dict[str, Any]:
     return {"update": {**UNEVEN["update"], **keys}}
 
@@ -91,6 +98,7 @@ SCENARIOS = {
     "clipped": Scenario({**UNEVEN, "optimizer": {"max_gradient_norm": 0.01}}),
     "spoiled": Scenario(UNEVEN, lambda: spoiled(odd_samples())),
     "bfloat16": Scenario(UNEVEN, dtype=torch.bfloat16),
+    "out of memory": Scenario(GAE, model=small_memory_model),
 }
 
 FIGURES = ("gradient/norm", "loss/total", "ratio/mean", "kl/sampler", "entropy/mean", "update/num_tokens")

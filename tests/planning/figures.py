@@ -9,32 +9,40 @@ import tempfile
 from pathlib import Path
 
 from rich.console import Console
+from transformers import Qwen3Config
 
-from tests.planning.shaped import QWEN3_06B, SEVEN_B
+from tests.planning.shaped import QWEN3, QWEN3_06B, SEVEN_B
 from turnwise.config import load_recipe
 from turnwise.doctor.plan import print_plan
-from turnwise.planning import MemoryPlan, plan_memory
+from turnwise.planning import MemoryPlan, plan_for_recipe
 from turnwise.runtime.devices import Memory
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "guides" / "hardware.md"
 GB = 10**9
 ROWS = {
-    "cpu": ("cpu", "the embedded model, 2.6 million", QWEN3_06B),
-    "smollm2": ("cpu", "SmolLM2, 135 million", QWEN3_06B),
-    "mps": ("mps", "Qwen3-0.6B", QWEN3_06B),
-    "gpu_lora": ("cuda", "Qwen3-0.6B", QWEN3_06B),
-    "gpu_vllm": ("cuda", "Qwen3-0.6B", QWEN3_06B),
-    "gpu_qlora": ("cuda", "Qwen3-0.6B", QWEN3_06B),
-    "gpu_qlora of 7B": ("cuda", "a model of 7.6 billion weights instead", SEVEN_B),
-    "multi_gpu_fsdp": ("cuda", "Qwen3-0.6B, full tuning, per GPU of four", QWEN3_06B),
+    "cpu": ("cpu", 24, "the embedded model, 2.6 million", QWEN3_06B),
+    "smollm2": ("cpu", 24, "SmolLM2, 135 million", QWEN3_06B),
+    "mps": ("mps", 16, "Qwen3-0.6B", QWEN3_06B),
+    "gpu_lora": ("cuda", 24, "Qwen3-0.6B", QWEN3_06B),
+    "gpu_vllm": ("cuda", 24, "Qwen3-0.6B", QWEN3_06B),
+    "gpu_qlora": ("cuda", 12, "Qwen3-0.6B", QWEN3_06B),
+    "gpu_qlora of 7B": ("cuda", 16, "a model of 7.6 billion weights instead", SEVEN_B),
+    "multi_gpu_fsdp": ("cuda", 24, "Qwen3-0.6B, full tuning, per GPU of four", QWEN3_06B),
 }
-"""By recipe: device, description of the model, and the shape used in place of a model from the hub."""
+"""By recipe: device, its memory in GB, description of the model, and the shape used in place of a model from
+the hub."""
+GPU_GIGABYTES = (24, 48, 80, 140)
 
 
 def rendered(folder: Path) -> dict[str, str]:
-    """Every generated block of the page, by its name."""
+    """The generated blocks of the page that are planned in seconds, by their names."""
     return {"recipes": _recipes(folder), "example": _example(folder)}
+
+
+def rendered_gpus(folder: Path) -> dict[str, str]:
+    """The block with all models on all GPUs."""
+    return {"gpus": _gpus(folder)}
 
 
 def replaced(page: str, blocks: dict[str, str]) -> str:
@@ -46,27 +54,54 @@ def replaced(page: str, blocks: dict[str, str]) -> str:
     return page
 
 
-def _plan(name: str, folder: Path, *overrides: str) -> MemoryPlan:
-    device, _, shape = ROWS[name]
+def _plan(name: str, folder: Path) -> MemoryPlan:
+    device, gigabytes, _, shape = ROWS[name]
     file = ROOT / "recipes" / f"{name.split(maxsplit=1)[0]}.toml"
+    overrides = [f"model.device={device}"]
     if load_recipe(file).model.path.startswith("Qwen/"):
-        place = folder / str(shape.hidden_size)
-        shape.save_pretrained(place)
-        overrides = (f"model.path={place}", *overrides)
-    # vLLM takes a share of the GPU's total memory: 24 GB
-    return plan_memory(load_recipe(file, overrides), device, Memory(24 * GB, 24 * GB))
+        overrides.append(f"model.path={_saved(shape, folder)}")
+    return plan_for_recipe(load_recipe(file, overrides), Memory(gigabytes * GB, gigabytes * GB))
+
+
+def _saved(shape: Qwen3Config, folder: Path) -> Path:
+    place = folder / str(shape.hidden_size)
+    shape.save_pretrained(place)
+    return place
 
 
 def _recipes(folder: Path) -> str:
-    lines = ["| recipe | model | memory planned |", "|---|---|---|"]
-    for name, (device, model, _) in ROWS.items():
-        gigabytes = f"{_plan(name, folder).num_bytes / GB:.1f} GB"
-        lines.append(f"| `{name.split(maxsplit=1)[0]}.toml` | {model} | {gigabytes} on {device} |")
+    lines = ["| recipe | model | memory | found | planned |", "|---|---|---|---|---|"]
+    for name, (device, gigabytes, model, _) in ROWS.items():
+        plan = _plan(name, folder)
+        planned = f"{plan.num_bytes / GB:.1f} GB on {device}"
+        lines.append(
+            f"| `{name.split(maxsplit=1)[0]}.toml` | {model} | {gigabytes} GB | {_sizes(plan)} | {planned} |"
+        )
+    return "\n".join(lines)
+
+
+def _sizes(plan: MemoryPlan) -> str:
+    sizes = plan.sizes
+    recomputed = ", recomputed" if sizes.gradient_checkpointing else ""
+    return f"{sizes.tokens_per_microbatch:,} tokens{recomputed}; {sizes.num_parallel_episodes} episodes"
+
+
+def _gpus(folder: Path) -> str:
+    lines = [
+        f"| `gpu_lora.toml` with | {' | '.join(f'{size} GB' for size in GPU_GIGABYTES)} |",
+        "|---" * (1 + len(GPU_GIGABYTES)) + "|",
+    ]
+    for name, shape in QWEN3.items():
+        overrides = ["model.device=cuda", f"model.path={_saved(shape, folder)}"]
+        recipe = load_recipe(ROOT / "recipes" / "gpu_lora.toml", overrides)
+        plans = [plan_for_recipe(recipe, Memory(size * GB, size * GB)) for size in GPU_GIGABYTES]
+        cells = [_sizes(plan) if plan.fits else "does not fit" for plan in plans]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def _example(folder: Path) -> str:
-    plan = _plan("gpu_lora", folder, "update.tokens_per_microbatch=16384")
+    plan = _plan("gpu_lora", folder)
     out = io.StringIO()
     print_plan(plan, Console(file=out, width=100, emoji=False, highlight=False))
     return f"```\n{out.getvalue()}```"
@@ -74,4 +109,5 @@ def _example(folder: Path) -> str:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
-        PAGE.write_text(replaced(PAGE.read_text(), rendered(Path(temporary))))
+        place = Path(temporary)
+        PAGE.write_text(replaced(PAGE.read_text(), rendered(place) | rendered_gpus(place)))

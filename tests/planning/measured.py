@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM
 from tests.training.samples import GIVEN, OWN, sample
 from turnwise.assembly.workbench import load_model, transformers_engine
 from turnwise.config import Recipe, load_recipe
-from turnwise.planning import load_config, plan_memory
+from turnwise.planning import find_sizes, load_config, memory_for
 from turnwise.runtime.devices import choose_device
 from turnwise.training.model.policy import Policy
 from turnwise.training.model.quantised import twin
@@ -106,7 +106,7 @@ async def fill(engine: Any, recipe: Recipe) -> int:
     """Complete different prompts until the cache is full; returns its peak number of tokens."""
     source, length = random.Random(0), recipe.rollout.tokens_per_episode
     wanted = Sampling(temperature=1.0, max_tokens=min(8, length // 2))
-    count = recipe.engine.cache_tokens // (length - 8) + 1
+    count = recipe.sizes.cache_tokens // (length - 8) + 1
     await asyncio.gather(
         *(engine.complete(ids(source, length - 8), wanted, number) for number in range(count))
     )
@@ -116,7 +116,7 @@ async def fill(engine: Any, recipe: Recipe) -> int:
 def samples(recipe: Recipe) -> list[Sample]:
     """The tokens of two full micro-batches; half of them are the model's own."""
     source, length = random.Random(1), recipe.rollout.tokens_per_episode
-    count = 2 * recipe.update.tokens_per_microbatch // length
+    count = 2 * recipe.sizes.tokens_per_microbatch // length
     half = length // 2
     return [
         sample((GIVEN, ids(source, half)), (OWN, ids(source, half)), group=n // 2, reward=float(n % 2))
@@ -127,7 +127,8 @@ def samples(recipe: Recipe) -> list[Sample]:
 def main() -> None:
     recipe = load_recipe(Path(sys.argv[1]), sys.argv[2:])
     device = choose_device(recipe.model.device)
-    planned = plan_memory(recipe, device)
+    sized = find_sizes(recipe, memory_for(recipe))
+    recipe, planned = sized.recipe, sized.plan
     meter = Gpu() if device == "cuda" else Process()
     sampled = model_of(recipe)
     # a quantised base is shared by engine and policy, as in a run

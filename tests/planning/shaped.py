@@ -40,6 +40,29 @@ SEVEN_B = Qwen3Config(
     tie_word_embeddings=False,
     max_position_embeddings=32_768,
 )
+
+
+def _qwen3(hidden: int, intermediate: int, num_layers: int, num_heads: int, *, is_tied: bool) -> Qwen3Config:
+    return Qwen3Config(
+        vocab_size=151_936,
+        hidden_size=hidden,
+        intermediate_size=intermediate,
+        num_hidden_layers=num_layers,
+        num_attention_heads=num_heads,
+        num_key_value_heads=8,
+        head_dim=128,
+        tie_word_embeddings=is_tied,
+        max_position_embeddings=40_960,
+    )
+
+
+QWEN3 = {
+    "Qwen3-0.6B": QWEN3_06B,
+    "Qwen3-1.7B": _qwen3(2048, 6144, 28, 16, is_tied=True),
+    "Qwen3-4B": _qwen3(2560, 9728, 36, 32, is_tied=True),
+    "Qwen3-8B": _qwen3(4096, 12_288, 36, 32, is_tied=False),
+}
+"""Shapes as on the model cards."""
 SHAPES = {"qwen3-0.6b": QWEN3_06B, "7b": SEVEN_B}
 
 WEIGHT_STD = 0.02

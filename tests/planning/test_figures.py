@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.planning.figures import PAGE, rendered, replaced
+from tests.planning.figures import PAGE, rendered, rendered_gpus, replaced
 from turnwise.chat import smollm2_file
 
 
@@ -12,3 +12,9 @@ from turnwise.chat import smollm2_file
 def test_the_figures_of_the_page_match_the_plans(tmp_path: Path) -> None:
     page = PAGE.read_text()
     assert page == replaced(page, rendered(tmp_path)), "run python -m tests.planning.figures"
+
+
+@pytest.mark.slow
+def test_the_figures_of_all_gpus_match_the_plans(tmp_path: Path) -> None:
+    page = PAGE.read_text()
+    assert page == replaced(page, rendered_gpus(tmp_path)), "run python -m tests.planning.figures"

@@ -5,7 +5,8 @@
 SETTINGS: the sections of a recipe as JSON. TASKS: a task file. A stage is `whole` (to the end), or where its
 process is killed: `collection:N` at its N-th tool call, `update:N` at its N-th training pass,
 `save:STEP:LINE` at that line of checkpoint.py while it saves after that many steps. Tool calls take other
-random times in every stage. All of this is hooked in from here; the package knows nothing of it.
+random times in every stage, and a resumed run is told of less memory. All of this is hooked in from here; the
+package knows nothing of it.
 """
 
 import asyncio
@@ -33,11 +34,17 @@ from rich.console import Console
 from tests.rollout.collection import TalkingChat
 from tests.run.stage import recipe
 from tests.training.saving import KillAt
+from turnwise.distributed import ALONE
+from turnwise.run import memory_sizes
 from turnwise.run.loop import train
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
 from turnwise.run.training_run import TrainingRun, open_run
+from turnwise.runtime.devices import Memory
 from turnwise.tracking.folder import RunFolder
+
+MEMORY = (2**36, 2**24)
+"""The machine's memory at the start and when the run is resumed, which would find smaller micro-batches."""
 
 
 def killed_at(count: int) -> Callable[[], None]:
@@ -117,7 +124,9 @@ async def play(root: Path, settings: dict[str, Any], tasks: Path, stage: str, nu
     count_down = {where: killed_at(int(counts[0]))} if counts else {}
     with folder:
         screen = Screen(Console(stderr=True), folder.recipe)
-        async with open_run(folder.recipe, folder, screen) as run:
+        memory_sizes.memory_for = lambda _: Memory(MEMORY[min(number, 1)], MEMORY[min(number, 1)])
+        resolved = memory_sizes.with_sizes_found(folder.recipe, folder, screen, ALONE)
+        async with open_run(resolved, folder, screen) as run:
             run.bench = replace(run.bench, chat=TalkingChat(run.bench.chat))  # type: ignore[arg-type]
             delays = random.Random(f"{root} {number}")
             hook_collections(run, delays, count_down.get("collection", killed_at(0)))

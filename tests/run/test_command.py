@@ -28,6 +28,7 @@ async def test_an_update_and_concurrent_episodes_switch_threads_quickly(
 ) -> None:
     monkeypatch.setattr(command, "open_run", None)  # as far as the run gets
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**34, 2**34))
     monkeypatch.delenv("DEVICE_TYPE", raising=False)
     sys.setswitchinterval(5e-3)
     settings = recipe(tmp_path, run={"mode": mode}, rollout={"lockstep": False})

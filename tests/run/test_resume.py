@@ -108,6 +108,8 @@ def check_identical(unbroken: RunFolder, broken: RunFolder, num_steps: int) -> c
     assert differing == []
     assert last.facts == resumed.facts
     assert last.facts["trainer"]["version"] == num_steps, "an update was skipped"
+    assert unbroken.recipe.sizes == broken.recipe.sizes
+    assert not broken.recipe.lacks_sizes
     assert figures(unbroken) == figures(broken)
     for step in range(num_steps):
         assert episodes(unbroken.trajectories(step)) == episodes(broken.trajectories(step))

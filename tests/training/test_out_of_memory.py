@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from tests.training.updates import (
     assert_close,
     different,
     frozen,
     gradients,
+    limit,
     new_model,
     new_trainer,
     recipe_of,
@@ -20,19 +20,6 @@ from tests.training.updates import (
 from turnwise.training.model.policy import Policy
 from turnwise.training.update.sft import fine_tune
 from turnwise.training.update.trainer import Trainer
-
-
-def limit(model: Any, tokens: int) -> list[int]:
-    """Make the last layer run out of memory above this number of tokens; return the sizes of its passes."""
-    seen: list[int] = []
-
-    def refuse(layer: Any, args: tuple[Tensor, ...]) -> None:
-        seen.append(args[0].shape[0] * args[0].shape[1])
-        if seen[-1] > tokens:
-            raise torch.OutOfMemoryError(f"{seen[-1]} tokens are too many")
-
-    model.model.layers[-1].register_forward_pre_hook(refuse)
-    return seen
 
 
 def updated(tokens: int | None = None, **sections: Any) -> tuple[Trainer, dict[str, float], list[int]]:
@@ -98,3 +85,36 @@ def test_supervised_steps_are_repeated_with_smaller_microbatches() -> None:
         found.append((step.loss, step.gradient_norm, len(seen)))
     assert found[1][:2] == pytest.approx(found[0][:2], rel=1e-5)
     assert found[1][2] > found[0][2]
+
+
+def test_a_resumed_trainer_keeps_the_smaller_budget() -> None:
+    trainer, _, _ = updated(100)
+    model = new_model()
+    seen = limit(model, 10_000)
+    resumed = new_trainer(recipe_of(), model=model)
+    resumed.restore(trainer.tensors(), trainer.facts())
+    assert resumed.facts()["lowered_tokens"] == trainer.facts()["lowered_tokens"] < 16_384
+    resumed.update(some_samples(), step=1)
+    assert max(seen) <= 100
+    free, _, _ = updated()
+    assert free.facts()["lowered_tokens"] is None
+
+
+def test_an_optimizer_without_room_for_all_tensors_at_once_takes_the_same_step_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    free, _, _ = updated()
+    real = torch.empty
+
+    def refuse(*size: Any, **options: Any) -> torch.Tensor:
+        if len(size) == 1 and isinstance(size[0], int) and size[0] > 10_000:
+            raise torch.OutOfMemoryError(f"{size[0]} floats are too many")
+        return real(*size, **options)
+
+    monkeypatch.setattr(torch, "empty", refuse)
+    with caplog.at_level(logging.WARNING):
+        tight, _, _ = updated()
+    assert any("tensor by tensor" in message for message in caplog.messages)
+    weights = free.policy.weights()
+    for name, weight in tight.policy.weights().items():
+        assert torch.allclose(weight, weights[name], rtol=1e-6, atol=1e-7), name

@@ -165,3 +165,16 @@ def reinforce(
         loss = -advantage * plain_logprobs(model, one.token_ids)[own].sum() / num_tokens
         loss.backward()
     return {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def limit(model: Any, tokens: int) -> list[int]:
+    """Make the last layer run out of memory above this number of tokens; return the sizes of its passes."""
+    seen: list[int] = []
+
+    def refuse(layer: Any, args: tuple[Tensor, ...]) -> None:
+        seen.append(args[0].shape[0] * args[0].shape[1])
+        if seen[-1] > tokens:
+            raise torch.OutOfMemoryError(f"{seen[-1]} tokens are too many")
+
+    model.model.layers[-1].register_forward_pre_hook(refuse)
+    return seen

@@ -31,7 +31,7 @@ from turnwise.mcp.results import Sanitiser
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import ServerSpec
 from turnwise.mcp.toolbox import Readability
-from turnwise.planning import check_device_limits
+from turnwise.planning import check_device_limits, with_engine_sizes
 from turnwise.protocols import BatchEngine, Engine, EngineDown, Toolbox, UserModel
 from turnwise.rewards import Rewards, parts_of
 from turnwise.rollout.collector import CollectionPlan, Collector, LeaseFailed, Slots
@@ -119,7 +119,7 @@ class Workbench:
         if not isinstance(self.engine, BatchEngine):
             raise ValueError(f"rollout.lockstep: engine {self.recipe.engine.kind!r} takes no whole batches")
         # More episodes than leases would deadlock: a round waits for all of them, one waits for a lease.
-        num_slots = min(self.recipe.rollout.num_parallel_episodes, self.pool.max_leases or sys.maxsize)
+        num_slots = min(self.recipe.sizes.num_parallel_episodes, self.pool.max_leases or sys.maxsize)
         return Lockstep(self.engine, num_slots, self.turn)
 
 
@@ -141,7 +141,7 @@ def plan_of(recipe: Recipe, group_size: int | None = None, seed: int | None = No
     rollout = recipe.rollout
     return CollectionPlan(
         group_size=group_size or rollout.group_size,
-        num_parallel_episodes=rollout.num_parallel_episodes,
+        num_parallel_episodes=recipe.sizes.num_parallel_episodes,
         seed=recipe.seed if seed is None else seed,
     )
 
@@ -172,6 +172,8 @@ async def open_workbench(
         check_worlds(tasks, servers.live)
         specs = tuple(spec.shared_by(num_workers) for spec in servers.specs)
     chat = chat_of(recipe)
+    if with_engine and recipe.engine.kind in ("transformers", "vllm"):
+        recipe = with_engine_sizes(recipe)
     environment = open_environment(recipe, chat, given) if recipe.environment else None
     async with contextlib.AsyncExitStack() as exits:
         cassette = _cassette(recipe)
@@ -210,7 +212,7 @@ async def open_workbench(
             exits.push_async_callback(engine.close)
         else:
             engine = await open_engine(recipe, exits, model)
-        slots = Slots(recipe.rollout.num_parallel_episodes)
+        slots = Slots(recipe.sizes.num_parallel_episodes)
         yield Workbench(recipe, engine, chat, pool, rewards, slots, user_model, environment)
 
 
@@ -295,8 +297,8 @@ def transformers_engine(recipe: Recipe, model: Any = None) -> Engine:
         model if model is not None else load_model(recipe.model),
         device=recipe.model.device,
         dtype=getattr(torch, recipe.model.dtype),
-        max_batch=recipe.engine.max_batch,
-        cache_tokens=recipe.engine.cache_tokens,
+        max_batch=recipe.sizes.max_batch,
+        cache_tokens=recipe.sizes.cache_tokens,
     )
     return engine
 
@@ -315,13 +317,13 @@ def vllm_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = N
         folder = exits.enter_context(tempfile.TemporaryDirectory(prefix="turnwise-model-"))
         source, weights = _plain(recipe.model, model)
         write_model(source, Path(folder), weights)
-    chosen = recipe.engine.vllm
+    chosen, sizes = recipe.engine.vllm, recipe.sizes
     settings = VllmSettings(
         dtype=recipe.model.dtype,
-        max_batch=recipe.engine.max_batch,
+        max_batch=sizes.max_batch,
         max_model_len=recipe.rollout.tokens_per_episode,
-        memory_share=chosen.gpu_memory_utilization,
-        cache_bytes=None if chosen.cache_gib is None else int(chosen.cache_gib * 2**30),
+        memory_share=sizes.gpu_memory_utilization,
+        cache_bytes=None if sizes.cache_gib is None else int(sizes.cache_gib * 2**30),
         lora_rank=recipe.policy.lora_rank if recipe.publishes_adapters else 0,
         is_eager=chosen.eager,
         can_sleep=chosen.sleep,

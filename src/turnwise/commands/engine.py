@@ -40,13 +40,13 @@ async def serve_engine(
     if kind not in SERVED:
         raise ValueError(f"engine.kind is {kind!r}: only {' and '.join(SERVED)} can be served")
     admission = Admission(host, token)
-    from turnwise.assembly.workbench import (
-        open_engine,
-    )  # imports torch, which takes seconds: report mistakes before that
+    # these import torch, which takes seconds: report mistakes before that
+    from turnwise.assembly.workbench import open_engine
+    from turnwise.planning import with_engine_sizes
 
     async with contextlib.AsyncExitStack() as exits:
         listener = exits.enter_context(_bound(host, port))
-        engine = await open_engine(recipe, exits, model)
+        engine = await open_engine(with_engine_sizes(recipe), exits, model)
         try:
             await engine.complete([0], Sampling(max_tokens=1), 0)
         except EngineDown as error:

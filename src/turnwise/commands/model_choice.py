@@ -11,7 +11,10 @@ from turnwise.config.requirements import is_installed
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A model, and the memory that a run of `turnwise init`'s recipe needs with it."""
+    """A model, and the memory for a run of `turnwise init`'s recipe that recomputes one episode at a time.
+
+    With more memory, a run plays more episodes at once and recomputes nothing.
+    """
 
     path: str
     cuda_gb: float

@@ -1,6 +1,7 @@
 """`turnwise sft`: supervised learning on verified demonstrations, or on the successes of a run."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from turnwise.assembly.task_requirements import require_playable
 from turnwise.assembly.workbench import chat_of, load_model, open_workbench
 from turnwise.chat import load_tokenizer, open_chat
 from turnwise.config import Recipe
-from turnwise.planning import check_sft_limits
+from turnwise.planning import UnsupportedArchitecture, check_sft_limits, find_sizes, memory_for
 from turnwise.rollout.live_panel import shown
 from turnwise.runtime.atomic_write import write_json
 from turnwise.runtime.free_path import require_free
@@ -25,6 +26,8 @@ from turnwise.training.model.policy import Policy
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update.sft import SftStep, fine_tune
 from turnwise.types import Task
+
+logger = logging.getLogger(__name__)
 
 METRICS = "sft.json"
 """A file next to the weights: how many lessons, what was dropped and why, and each step's figures."""
@@ -68,6 +71,7 @@ async def warm_up(
             f"environment is {recipe.environment!r}: demonstrations cannot be played in an environment; "
             "learn from the successes of a run in it (turnwise sft --from RUN)"
         )
+    recipe = _sized(recipe)
     check_sft_limits(recipe)
     successes = None if run is None else _successes(recipe, run)
     if successes is None:
@@ -94,6 +98,17 @@ async def warm_up(
     }
     write_json(out / METRICS, figures, is_private=False)  # a model's folder is often shared
     return WarmStart(out, len(gathered.lessons), gathered.dropped, successes, steps)
+
+
+def _sized(recipe: Recipe) -> Recipe:
+    """The recipe with the micro-batch that a run of it would have."""
+    if not recipe.lacks_sizes:
+        return recipe
+    try:
+        return find_sizes(recipe, memory_for(recipe)).recipe
+    except UnsupportedArchitecture as error:
+        logger.warning("%s; defaults are used", error)
+        return recipe
 
 
 def _successes(recipe: Recipe, run: Path) -> Successes:

@@ -65,9 +65,7 @@ def recipe_text(folder: Path, setup: Setup) -> str:
         model=json.dumps("embedded" if setup.model is None else setup.model.path),
         fits=describe_model(setup),
         dtype=json.dumps("bfloat16" if is_cuda and not is_embedded else "float32"),
-        cache_tokens="50_000" if is_cuda else "16_384",
         tuning=json.dumps("full" if is_embedded else "lora"),
-        checkpointing=json.dumps(not is_embedded),
         learning_rate="2e-4" if is_embedded else "2e-5",
         tools="\n".join(_tool_lines(folder, setup)),
         tasks="\n".join(_task_lines(folder, setup)),
@@ -189,8 +187,7 @@ path = {model}  # {fits}
 # or a folder, or any name on the Hugging Face hub
 dtype = {dtype}
 
-[engine]
-cache_tokens = {cache_tokens}
+# [engine]
 # kind = "vllm"  # samples faster on a GPU; pip install 'turnwise[vllm]'
 
 [tools]
@@ -213,13 +210,9 @@ tokens_per_episode = {episode_tokens}  # prompt, tool results and all turns toge
 
 [policy]
 tuning = {tuning}
-gradient_checkpointing = {checkpointing}  # true: less memory, a third more time
 
 [optimizer]
 learning_rate = {learning_rate}
-
-[update]
-tokens_per_microbatch = 4096  # lower it if memory runs out
 
 [run]
 {warm_start}num_steps = 100

@@ -14,6 +14,7 @@ from turnwise.config.load import complete_recipe, load_recipe, override_recipe, 
 from turnwise.config.presets import PRESETS
 from turnwise.config.recipe import Recipe
 from turnwise.config.run import CurriculumConfig, EvaluationConfig, HealthConfig, RunConfig
+from turnwise.config.sizes import DEFAULT_SIZES, Sizes
 from turnwise.config.trackers import TrackerConfig
 from turnwise.config.training import (
     CLIP_BOUNDS,
@@ -30,6 +31,7 @@ from turnwise.config.training import (
 
 __all__ = [
     "CLIP_BOUNDS",
+    "DEFAULT_SIZES",
     "PRESETS",
     "AlgorithmConfig",
     "CurriculumConfig",
@@ -48,6 +50,7 @@ __all__ = [
     "RolloutConfig",
     "RunConfig",
     "SftConfig",
+    "Sizes",
     "SkyRLConfig",
     "TasksConfig",
     "ToolsConfig",

@@ -39,11 +39,11 @@ class VllmConfig(BaseModel):
 
     model_config = SECTION_CONFIG
 
-    gpu_memory_utilization: float = Field(default=0.3, gt=0, lt=1)
-    """Share of the total GPU memory for the weights and cache of vLLM; the trainer uses the rest."""
+    gpu_memory_utilization: float | None = Field(default=None, gt=0, lt=1)
+    """Share of the total GPU memory for the weights and cache of vLLM; the trainer uses the rest. Unset:
+    vLLM takes its weights and `cache_gib`."""
     cache_gib: float | None = Field(default=None, gt=0)
-    """Size of the cache, instead of the rest of the share. Set it if several engines start on one GPU at the
-    same time: they would measure each other's memory."""
+    """Size of the cache. Unset: found from the memory plan, or the rest of gpu_memory_utilization."""
     eager: bool = False
     """No CUDA graphs (on a CPU, no compilation): less memory, slower sampling."""
     sleep: bool = False
@@ -79,10 +79,11 @@ class EngineConfig(BaseModel):
     kind: Literal["transformers", "vllm", "remote", "scripted"] = "transformers"
     """transformers; vllm: for a GPU; remote: one of these on another GPU or machine, see `turnwise engine`;
     scripted: replays the demonstration of the task."""
-    max_batch: int = Field(default=64, ge=1)
-    """Maximum rows in one decoding step."""
-    cache_tokens: int = Field(default=200_000, ge=1_024)
-    """Tokens of KV cache kept between turns, least recently used evicted first; vLLM ignores it."""
+    max_batch: int | None = Field(default=None, ge=1)
+    """Maximum rows in one decoding step. Unset: found from the memory plan."""
+    cache_tokens: int | None = Field(default=None, ge=1_024)
+    """Tokens of KV cache kept between turns, least recently used evicted first; vLLM ignores it. Unset: found
+    from the memory plan."""
     adapters: bool | None = None
     """vllm, remote: whether a LoRA policy is published as an adapter, a hundredth of the bytes and without
     waiting for requests; false: merged weights, which sample a third faster but round the adapter to their
@@ -201,8 +202,8 @@ class RolloutConfig(BaseModel):
 
     group_size: int = Field(default=8, ge=1)
     """Members of a group: episodes per task for one update."""
-    num_parallel_episodes: int = Field(default=64, ge=1)
-    """Maximum number of episodes played at the same time."""
+    num_parallel_episodes: int | None = Field(default=None, ge=1)
+    """Maximum number of episodes played at the same time. Unset: found from the memory plan."""
     tokens_per_turn: int = Field(default=512, ge=1)
     """Maximum tokens sampled in a turn."""
     tokens_per_episode: int = Field(default=4_096, ge=16)

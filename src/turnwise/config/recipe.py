@@ -1,5 +1,7 @@
 """The recipe: all settings of a run, validated."""
 
+from typing import TypeVar
+
 from pydantic import BaseModel, Field, model_validator
 
 from turnwise.config.episodes import (
@@ -14,6 +16,7 @@ from turnwise.config.episodes import (
 )
 from turnwise.config.hardware import HardwareConfig, SkyRLConfig
 from turnwise.config.run import CurriculumConfig, EvaluationConfig, HealthConfig, RunConfig
+from turnwise.config.sizes import DEFAULT_SIZES, Sizes
 from turnwise.config.trackers import Trackers
 from turnwise.config.training import (
     AlgorithmConfig,
@@ -25,6 +28,8 @@ from turnwise.config.training import (
     UpdateConfig,
     ValueConfig,
 )
+
+Value = TypeVar("Value")
 
 
 class Recipe(BaseModel):
@@ -177,6 +182,61 @@ class Recipe(BaseModel):
         run = self.run.model_copy(update={"num_steps": self.run.num_steps_for(num_tasks)})
         return self.model_copy(update={"run": run})
 
+    @property
+    def lacks_sizes(self) -> bool:
+        """Whether a memory plan has sizes to find."""
+        has_cache = {
+            "transformers": self.engine.cache_tokens is not None,
+            "vllm": (self.engine.vllm.cache_gib or self.engine.vllm.gpu_memory_utilization) is not None,
+        }
+        sizes = (
+            self.update.tokens_per_microbatch,
+            self.policy.gradient_checkpointing,
+            self.engine.max_batch,
+            self.rollout.num_parallel_episodes,
+        )
+        return None in sizes or not has_cache.get(self.engine.kind, True)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes that are set, and the defaults of the others."""
+        return self.sizes_or(DEFAULT_SIZES)
+
+    def sizes_or(self, other: Sizes) -> Sizes:
+        """The sizes that are set, and the others from `other`."""
+        vllm = self.engine.vllm
+        share, cache_gib = vllm.gpu_memory_utilization, vllm.cache_gib
+        return Sizes(
+            tokens_per_microbatch=_set_or(self.update.tokens_per_microbatch, other.tokens_per_microbatch),
+            gradient_checkpointing=_set_or(self.policy.gradient_checkpointing, other.gradient_checkpointing),
+            cache_tokens=_set_or(self.engine.cache_tokens, other.cache_tokens),
+            max_batch=_set_or(self.engine.max_batch, other.max_batch),
+            num_parallel_episodes=_set_or(self.rollout.num_parallel_episodes, other.num_parallel_episodes),
+            gpu_memory_utilization=_set_or(share, other.gpu_memory_utilization),
+            cache_gib=other.cache_gib if share is None and cache_gib is None else cache_gib,
+        )
+
+    def with_sizes(self, sizes: Sizes) -> "Recipe":
+        """The recipe with all of these sizes set."""
+        engine: dict[str, object] = {"max_batch": sizes.max_batch, "cache_tokens": sizes.cache_tokens}
+        if self.engine.kind == "vllm":
+            share = None if sizes.cache_gib is not None else sizes.gpu_memory_utilization
+            vllm = {"gpu_memory_utilization": share, "cache_gib": sizes.cache_gib}
+            engine["vllm"] = self.engine.vllm.model_copy(update=vllm)
+        policy = {"gradient_checkpointing": sizes.gradient_checkpointing}
+        return self.model_copy(
+            update={
+                "engine": self.engine.model_copy(update=engine),
+                "rollout": self.rollout.model_copy(
+                    update={"num_parallel_episodes": sizes.num_parallel_episodes}
+                ),
+                "policy": self.policy.model_copy(update=policy),
+                "update": self.update.model_copy(
+                    update={"tokens_per_microbatch": sizes.tokens_per_microbatch}
+                ),
+            }
+        )
+
     def temperature_at(self, step: int) -> float:
         """The sampling temperature of this training step, counted from 0."""
         first, last = self.rollout.temperature, self.rollout.final_temperature
@@ -214,3 +274,7 @@ class Recipe(BaseModel):
                 "engine": self.engine.model_copy(update={"kind": kind, "adapters": False}),
             }
         )
+
+
+def _set_or(value: Value | None, other: Value) -> Value:
+    return other if value is None else value

@@ -24,8 +24,9 @@ class PolicyConfig(BaseModel):
     lora_tokens: tuple[int, ...] | None = None
     """Ids of tokens whose rows in the embeddings and the head are trained with the adapters. Unset: the
     tokens that open and close a tool call, if the model has hardly been trained on them."""
-    gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass: far less memory for a third more time."""
+    gradient_checkpointing: bool | None = None
+    """Recompute activations in the backward pass: far less memory for a third more time. Unset: true if the
+    memory plan finds that one episode does not fit without it."""
 
 
 class KLConfig(BaseModel):
@@ -158,8 +159,8 @@ class UpdateConfig(BaseModel):
     """Passes over a batch."""
     num_minibatches: int = Field(default=1, ge=1)
     """Optimizer steps per pass; groups are never split."""
-    tokens_per_microbatch: int = Field(default=16_384, ge=1)
-    """Tokens per forward and backward pass, including a shared prefix; lower it if memory runs out."""
+    tokens_per_microbatch: int | None = Field(default=None, ge=1)
+    """Tokens per forward and backward pass, including a shared prefix. Unset: found from the memory plan."""
     shared_prefix: bool = True
     """Compute a prompt that samples share only once; false: padded rows without sharing."""
 

@@ -21,9 +21,9 @@ from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config import Recipe
 from turnwise.diagnostics.first_episodes import examine_first
 from turnwise.doctor.findings import Finding, FindingLevel
-from turnwise.doctor.plan import advice, verdict
+from turnwise.doctor.plan import verdict
 from turnwise.doctor.servers import Reached
-from turnwise.planning import UnsupportedArchitecture, plan_for_recipe
+from turnwise.planning import UnsupportedArchitecture, advice, plan_for_recipe
 from turnwise.protocols import EngineDown
 from turnwise.rewards import is_success, succeeded
 from turnwise.rollout.collector import CollectionFailed

@@ -6,18 +6,26 @@ from turnwise.planning.memory import (
     UnsupportedArchitecture,
     check_device_limits,
     check_sft_limits,
-    plan_for_recipe,
     plan_memory,
 )
 from turnwise.planning.outline import load_config
+from turnwise.planning.plan_text import advice, sizes_line, step_sizes_line
+from turnwise.planning.sizing import SizedRecipe, find_sizes, memory_for, plan_for_recipe, with_engine_sizes
 
 __all__ = [
     "MemoryPart",
     "MemoryPlan",
+    "SizedRecipe",
     "UnsupportedArchitecture",
+    "advice",
     "check_device_limits",
     "check_sft_limits",
+    "find_sizes",
     "load_config",
+    "memory_for",
     "plan_for_recipe",
     "plan_memory",
+    "sizes_line",
+    "step_sizes_line",
+    "with_engine_sizes",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.config import Recipe, override_recipe
+from turnwise.config import DEFAULT_SIZES, Recipe, Sizes, override_recipe
 from turnwise.planning.outline import outline
 from turnwise.planning.passes import (
     PassMemory,
@@ -21,12 +21,17 @@ from turnwise.planning.passes import (
     training_memory,
 )
 from turnwise.planning.sharded import gathered_bytes, sharding_of
-from turnwise.runtime.devices import Memory, check_tensors, choose_device, memory_of
+from turnwise.runtime.devices import Memory, check_tensors, choose_device
 
 logger = logging.getLogger(__name__)
 
 CUDA_BYTES = 600 * 2**20
 """Memory of the driver, its kernels and cuBLAS before the first tensor."""
+VLLM_BYTES = 2 * 2**30
+"""Memory of vLLM's process without weights and cache: its driver, a step's activations, and CUDA graphs."""
+KEYS_AND_VALUES, VLLM, ACTIVATIONS = "engine: keys and values", "engine: vLLM", "activations"
+TRANSIENT = (ACTIVATIONS, "optimizer step", "publication", "reference's move")
+"""The names of the part that is held during a step only: the largest of them."""
 
 
 class UnsupportedArchitecture(ValueError):
@@ -55,10 +60,17 @@ class MemoryPlan:
     """The memory of the device; None if the device is not in this machine."""
     num_processes: int = 1
     """The number of processes; the plan is that of one process."""
+    sizes: Sizes = DEFAULT_SIZES
+    """The sizes that the plan is for."""
 
     @property
     def num_bytes(self) -> int:
         return sum(part.num_bytes for part in self.parts)
+
+    @property
+    def step_bytes(self) -> int:
+        """What is held during a step only."""
+        return sum(part.num_bytes for part in self.parts if part.name in TRANSIENT)
 
     @property
     def fits(self) -> bool:
@@ -66,15 +78,41 @@ class MemoryPlan:
         return self.memory is not None and self.num_bytes <= self.memory.free
 
 
-def plan_memory(recipe: Recipe, device: str, memory: Memory | None = None) -> MemoryPlan:
-    """Plan for this device and its memory.
+@dataclass(frozen=True, slots=True)
+class RecipeModels:
+    """The models of a recipe on the meta device."""
 
-    Raises ValueError for a mistake in the recipe and Unplannable for an unsupported architecture.
-    """
+    policy: SizedModel
+    users: SizedModel | None
+    """The model that plays users in this process; None if there is none."""
+
+
+def outline_models(recipe: Recipe) -> RecipeModels:
+    """Raises ValueError for a mistake in the recipe, UnsupportedArchitecture for one that is not planned."""
+    of_users = recipe.of_users()
     policy = _measured_policy(recipe)
+    return RecipeModels(policy, None if of_users is None else _measured_policy(of_users))
+
+
+def plan_memory(
+    recipe: Recipe,
+    device: str,
+    memory: Memory | None = None,
+    models: RecipeModels | None = None,
+    *,
+    is_trained: bool = True,
+) -> MemoryPlan:
+    """Plan for this device and its memory, with the sizes that are set and the defaults of the others.
+
+    `models` are those of the recipe, if they are at hand. If not `is_trained`, only engines are planned.
+    Raises what `outline_models` raises.
+    """
+    models = models or outline_models(recipe)
+    policy = models.policy
     with _unplannable_on_error(policy.model):
-        parts = (*_training_parts(recipe, policy, device), *_engine_parts(recipe, policy, memory))
-    parts += tuple(_user_parts(recipe, memory))
+        training = tuple(_training_parts(recipe, policy, device)) if is_trained else ()
+        parts = (*training, *_engine_parts(recipe, policy, memory))
+    parts += tuple(_user_parts(recipe, models.users, memory))
     sharding = sharding_of(recipe)
     parts = tuple(
         MemoryPart(
@@ -88,24 +126,9 @@ def plan_memory(recipe: Recipe, device: str, memory: Memory | None = None) -> Me
         parts = (*parts, MemoryPart("CUDA itself", CUDA_BYTES, "driver, kernels"))
     context = getattr(policy.model.config.get_text_config(), "max_position_embeddings", None)
     nonempty = tuple(part for part in parts if part.num_bytes)
-    return MemoryPlan(device, policy.num_parameters, context, nonempty, memory, sharding.num_processes)
-
-
-def plan_for_recipe(recipe: Recipe, memory: Memory | None = None) -> MemoryPlan:
-    """Plan for the recipe's device, also if this machine has none; `memory` is the memory of that device."""
-    try:
-        device = choose_device(recipe.model.device)
-    except ValueError:
-        return plan_memory(recipe, recipe.model.device, memory)
-    return plan_memory(recipe, device, memory or _memory_per_process(device, recipe.hardware.num_processes))
-
-
-def _memory_per_process(device: str, num_processes: int) -> Memory:
-    """A process has a GPU of its own and shares the memory of the machine."""
-    found = memory_of(device)
-    if device == "cuda":
-        return found
-    return Memory(found.free // num_processes, found.total // num_processes)
+    return MemoryPlan(
+        device, policy.num_parameters, context, nonempty, memory, sharding.num_processes, recipe.sizes
+    )
 
 
 def check_device_limits(recipe: Recipe, device: str | None = None) -> None:
@@ -134,7 +157,8 @@ def _check_limits(recipe: Recipe, device: str | None, training_tensor: str) -> N
         return
     engine = recipe.engine
     # all running rows are one tensor; at worst they fill the cache
-    rows = min(engine.cache_tokens, engine.max_batch * recipe.rollout.tokens_per_episode) * policy.kv_bytes
+    sizes, longest = recipe.sizes, recipe.rollout.tokens_per_episode
+    rows = min(sizes.cache_tokens, sizes.max_batch * longest) * policy.kv_bytes
     check_tensors(
         device,
         {
@@ -181,8 +205,7 @@ def _training_parts(recipe: Recipe, policy: SizedModel, device: str) -> Iterator
     yield MemoryPart("optimizer", 8 * num_trained + copies, why)
     reference = recipe.reference.kind
     is_kept = reference in ("hard", "ema") or (reference == "frozen" and recipe.policy.tuning == "full")
-    # the average is kept in float32 and cast to the type of the parameters for a pass
-    reference_bytes = 4 * num_trained if reference == "ema" else trained_bytes
+    reference_bytes = _reference_bytes(recipe, policy)
     yield MemoryPart("reference", reference_bytes if is_kept else 0, f"reference.kind = {reference!r}")
     if sharding_of(recipe).is_on:
         gathered = gathered_bytes(policy.model, policy.plain_bytes)
@@ -195,7 +218,7 @@ def _transient_part(recipe: Recipe, policy: SizedModel, device: str) -> MemoryPa
     training = training_memory(policy, recipe, device)
     activations = _peak_activations(policy, training, device)
     why = f"{training.num_tokens:,} tokens at a time (update.tokens_per_microbatch)"
-    if recipe.policy.gradient_checkpointing:
+    if recipe.sizes.gradient_checkpointing:
         why += ", recomputed"
     # torch's foreach AdamW takes the roots of all second moments at once
     stepping = sharding_of(recipe).share("optimizer", 4 * policy.num_trained)
@@ -205,41 +228,46 @@ def _transient_part(recipe: Recipe, policy: SizedModel, device: str) -> MemoryPa
         merging = policy.adapted_bytes if recipe.engine.kind == "remote" else policy.merging_bytes
     if sharding_of(recipe).is_on and not recipe.publishes_adapters:
         merging += policy.plain_bytes
-    moments = {
-        activations: ("activations", why),
-        stepping: ("optimizer step", "square roots of the second moments"),
-        merging: ("publication", "full weights, with merged adapters"),
-    }
-    return MemoryPart(moments[max(moments)][0], max(moments), moments[max(moments)][1])
+    moves = recipe.reference.kind in ("hard", "ema")
+    moving = sharding_of(recipe).share("reference", _reference_bytes(recipe, policy)) if moves else 0
+    moments = (
+        MemoryPart(ACTIVATIONS, activations, why),
+        MemoryPart("optimizer step", stepping, "square roots of the second moments"),
+        MemoryPart("publication", merging, "full weights, with merged adapters"),
+        MemoryPart("reference's move", moving, "a copy to compare it with"),
+    )
+    return max(moments, key=lambda part: part.num_bytes)
+
+
+def _reference_bytes(recipe: Recipe, policy: SizedModel) -> int:
+    # the average is kept in float32 and cast to the type of the parameters for a pass
+    return 4 * policy.num_trained if recipe.reference.kind == "ema" else policy.trained_bytes
 
 
 def _peak_activations(policy: SizedModel, training: PassMemory, device: str) -> int:
     return max(training.peak_bytes, training.at_head_bytes + head_bytes(policy, training.num_tokens, device))
 
 
-def _user_parts(recipe: Recipe, memory: Memory | None) -> Iterator[MemoryPart]:
+def _user_parts(recipe: Recipe, model: SizedModel | None, memory: Memory | None) -> Iterator[MemoryPart]:
     """Yield what the engine that plays users holds, if there is one."""
     own = recipe.of_users()
-    if own is None:
+    if own is None or model is None:
         return
-    model = _measured_policy(own)
     with _unplannable_on_error(model.model):
         for part in _engine_parts(own, model, memory):
             yield MemoryPart(part.name.replace("engine", "users", 1), part.num_bytes, part.why)
 
 
 def _engine_parts(recipe: Recipe, policy: SizedModel, memory: Memory | None) -> Iterator[MemoryPart]:
-    engine = recipe.engine
+    engine, sizes = recipe.engine, recipe.sizes
     if engine.kind == "vllm":
-        share, cache = engine.vllm.gpu_memory_utilization, engine.vllm.cache_gib
+        share, cache = sizes.gpu_memory_utilization, sizes.cache_gib
         taken = int(share * memory.total) if memory is not None else 0
         why = f"weights and cache: engine.vllm.gpu_memory_utilization = {share}"
         if cache is not None:
-            taken = policy.plain_bytes + int(cache * 2**30)
-            why = f"weights, and engine.vllm.cache_gib = {cache}"
-        yield MemoryPart(
-            "engine: vLLM", taken, why + (", free during an update" if engine.vllm.sleep else "")
-        )
+            taken = policy.plain_bytes + VLLM_BYTES + int(cache * 2**30)
+            why = f"weights, its process, and engine.vllm.cache_gib = {cache}"
+        yield MemoryPart(VLLM, taken, why + (", free during an update" if engine.vllm.sleep else ""))
     if engine.kind != "transformers":
         return
     is_shared = recipe.model.quantisation != "none"
@@ -247,11 +275,8 @@ def _engine_parts(recipe: Recipe, policy: SizedModel, memory: Memory | None) -> 
     yield MemoryPart(
         "engine: adapters", policy.adapter_bytes if is_shared else 0, "on the base of the policy"
     )
-    max_tokens = recipe.rollout.num_parallel_episodes * recipe.rollout.tokens_per_episode
-    num_tokens = min(engine.cache_tokens, max_tokens)
-    key = "engine.cache_tokens" if num_tokens < max_tokens else "parallel episodes × tokens_per_episode"
-    yield MemoryPart(
-        "engine: keys and values", num_tokens * policy.kv_bytes, f"{num_tokens:,} tokens ({key})"
-    )
+    # episodes that have ended stay in the cache until others need the room
+    why = f"{sizes.cache_tokens:,} tokens (engine.cache_tokens)"
+    yield MemoryPart(KEYS_AND_VALUES, sizes.cache_tokens * policy.kv_bytes, why)
     step = sampling_bytes(policy, recipe)
-    yield MemoryPart("engine: a step", step, f"engine.max_batch = {engine.max_batch}")
+    yield MemoryPart("engine: a step", step, f"engine.max_batch = {sizes.max_batch}")

@@ -1,7 +1,9 @@
 """The size of a model and its trained parameters, and the peak memory of its passes."""
 
+import math
+from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import torch
@@ -14,7 +16,7 @@ from turnwise.planning.meta_memory import MemoryCounter
 from turnwise.planning.norms import PlannedNorm
 from turnwise.training.kernels.norms import fuse_norms
 from turnwise.training.model.adapters import Adapters
-from turnwise.training.model.network import checkpoint_layers
+from turnwise.training.model.network import checkpoint_layers, keep_layers
 from turnwise.training.packing.head import Head, room_on
 
 NF4_BYTES = 1 / 2 + 1 / 64 + 4 / (64 * 256)
@@ -46,6 +48,10 @@ class SizedModel:
     """The number of entries of the largest quantised weight; 0 if none is quantised."""
     kv_bytes: int
     """The keys and values of one token."""
+    passes: "dict[bool, dict[int, PassMemory]]" = field(default_factory=dict)
+    """Training passes that were measured, by whether layers are recomputed, and by their tokens."""
+    sampling: dict[int, int] = field(default_factory=dict)
+    """The forward pass of the engine that was measured: its tokens, and its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +131,17 @@ def _bytes(tensor: Tensor) -> int:
 def training_memory(policy: SizedModel, recipe: Recipe, device: str) -> PassMemory:
     """The memory of the forward and backward pass of a micro-batch, while gradients are already allocated."""
     model, num_tokens = policy.model, _tokens_per_microbatch(recipe)
+    is_recomputed = recipe.sizes.gradient_checkpointing
+    measured = policy.passes.setdefault(is_recomputed, {})
+    found = measured.get(num_tokens) or _between(measured, num_tokens)
+    if found is not None:
+        return found
     attention.register()
     model.set_attn_implementation(attention.NAME)
     if device == "cuda":
         fuse_norms(model, PlannedNorm)
-    if recipe.policy.gradient_checkpointing:
+    keep_layers(model)
+    if is_recomputed:
         checkpoint_layers(model, nullcontext)
     for weight in model.parameters():
         weight.grad = torch.empty_like(weight) if weight.requires_grad else None
@@ -144,16 +156,41 @@ def training_memory(policy: SizedModel, recipe: Recipe, device: str) -> PassMemo
             del hidden
     # a quantised weight is unpacked for its matrix product
     unpacked = policy.largest_linear * model.dtype.itemsize
-    return PassMemory(
+    found = PassMemory(
         num_tokens, at_head_bytes + unpacked, counter.peak_bytes + unpacked, counter.largest_bytes
     )
+    measured[num_tokens] = found
+    return found
+
+
+def _between(measured: Mapping[int, PassMemory], num_tokens: int) -> PassMemory | None:
+    """A pass between two measured ones; None if there are no such two.
+
+    Its memory is at most this: every tensor grows linearly with the tokens, and the peak of such sums lies
+    below the line between two of its points.
+    """
+    below = [known for known in measured.values() if known.num_tokens < num_tokens]
+    above = [known for known in measured.values() if known.num_tokens > num_tokens]
+    if not below or not above:
+        return None
+    low, high = max(below, key=_tokens), min(above, key=_tokens)
+    share = (num_tokens - low.num_tokens) / (high.num_tokens - low.num_tokens)
+    sizes = (
+        math.ceil(start + share * (end - start))
+        for start, end in zip(astuple(low)[1:], astuple(high)[1:], strict=True)
+    )
+    return PassMemory(num_tokens, *sizes)
+
+
+def _tokens(known: PassMemory) -> int:
+    return known.num_tokens
 
 
 def _tokens_per_microbatch(recipe: Recipe) -> int:
     """The largest micro-batch: at least one whole episode, at most all episodes of a step."""
     longest = recipe.rollout.tokens_per_episode
     per_step = recipe.run.tasks_per_step * recipe.rollout.group_size * longest
-    return min(max(recipe.update.tokens_per_microbatch, longest), per_step)
+    return min(max(recipe.sizes.tokens_per_microbatch, longest), per_step)
 
 
 def _scores(recipe: Recipe, num_tokens: int, device: str) -> tuple[int, int] | None:
@@ -194,12 +231,17 @@ def head_bytes(policy: SizedModel, num_tokens: int, device: str) -> int:
 
 def sampling_bytes(policy: SizedModel, recipe: Recipe) -> int:
     """Peak memory of one step of the transformers engine: a chunk of a prompt and every running row."""
-    model, num_rows = policy.model, recipe.engine.max_batch
-    with torch.no_grad(), MemoryCounter([*model.parameters(), *model.buffers()]) as counter:
-        _trunk(model, num_rows + PREFILL_CHUNK, None)
+    model, num_rows = policy.model, recipe.sizes.max_batch
+    num_tokens = num_rows + PREFILL_CHUNK
+    if not policy.sampling:
+        attention.register()
+        model.set_attn_implementation(attention.NAME)
+        with torch.no_grad(), MemoryCounter([*model.parameters(), *model.buffers()]) as counter:
+            _trunk(model, num_tokens, None)
+        policy.sampling[num_tokens] = counter.peak_bytes
+    [(num_measured, peak_bytes)] = policy.sampling.items()
     vocab_size: int = model.get_output_embeddings().weight.shape[0]
     # logits, probabilities, and their cumulative sums in float64
     width = int(model.dtype.itemsize) + 4 + 4 + 8
     drawing_bytes: int = num_rows * vocab_size * width
-    forward_bytes: int = counter.peak_bytes
-    return max(forward_bytes, drawing_bytes)
+    return max(peak_bytes * num_tokens // num_measured, drawing_bytes)

@@ -9,6 +9,7 @@ from turnwise.protocols import EngineDown
 from turnwise.rollout.collector import CollectionFailed
 from turnwise.run.ending import ending_of, recording_failures
 from turnwise.run.loop import OnStep, RunEnd, train
+from turnwise.run.memory_sizes import with_sizes_found
 from turnwise.run.panel import Panel
 from turnwise.run.progress import RunProgress
 from turnwise.run.screen import Quiet, Screen
@@ -56,6 +57,7 @@ async def train_in(
     with recording_failures(folder, stopping, ranks), stopping.listening(screen.stopping):
         screen.say(f"run {folder.path}")
         _take_turns(recipe)
+        recipe = with_sizes_found(recipe, folder, screen, ranks)
         folder.start_trackers()
         if recipe.run.warm_start:
             try:

@@ -16,6 +16,7 @@ from turnwise.planning import (
     check_device_limits,
     check_sft_limits,
     plan_for_recipe,
+    step_sizes_line,
 )
 from turnwise.protocols import EnvironmentDown
 from turnwise.rewards import Rewards, parts_of
@@ -176,7 +177,8 @@ def _memory(plan: MemoryPlan | UnsupportedArchitecture) -> str:
         return str(plan)
     free = "" if plan.memory is None else f" of {_gb(plan.memory.free)} free"
     per_process = "" if plan.num_processes == 1 else " for each process"
-    return f"{_gb(plan.num_bytes)}{free}{per_process} (turnwise doctor --plan)"
+    planned = f"{_gb(plan.num_bytes)}{free}{per_process} (turnwise doctor --plan)"
+    return f"{planned}; {step_sizes_line(plan.sizes)}"
 
 
 def _shares(recipe: Recipe) -> str:

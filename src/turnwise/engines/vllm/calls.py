@@ -133,6 +133,20 @@ def start(model: str, settings: VllmSettings) -> Any:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def memory_hint(error: Exception, settings: VllmSettings) -> str:
+    """The recipe key to lower if a start may have failed for want of memory; else empty.
+
+    An error in vLLM's process is printed there, and arrives here without its reason.
+    """
+    words = str(error).lower()
+    if "memory" not in words and "initialization failed" not in words:
+        return ""
+    key, value = "cache_gib", settings.cache_bytes and round(settings.cache_bytes / 2**30, 2)
+    if settings.cache_bytes is None:
+        key, value = "gpu_memory_utilization", settings.memory_share
+    return f"; if memory ran out, lower engine.vllm.{key}, which is {value}"
+
+
 async def end(llm: Any) -> None:
     """Shut vLLM down, and its process, dead or alive."""
     if llm.output_handler is not None:

@@ -26,6 +26,7 @@ from turnwise.engines.vllm.calls import (
     end,
     import_vllm,
     load,
+    memory_hint,
     parameters_of,
     start,
     unless_dead,
@@ -305,7 +306,8 @@ class VllmEngine:
         except Exception as error:  # any error during the start means that the engine is down
             if llm is not None:
                 await end(llm)
-            raise EngineDown(f"vLLM could not be started: {error}") from error
+            hint = memory_hint(error, self._settings)
+            raise EngineDown(f"vLLM could not be started: {error}{hint}") from error
         self._is_asleep = False
         self._running = _RunningVllm(llm, self._published)
         return self._running

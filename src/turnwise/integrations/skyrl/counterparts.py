@@ -53,7 +53,7 @@ def _policy(recipe: Recipe) -> Overrides:
         "trainer.policy.model.lora.alpha": int(policy.lora_alpha),
         "trainer.policy.model.lora.dropout": 0.0,
         "trainer.policy.model.lora.target_modules": targets,
-        "trainer.gradient_checkpointing": policy.gradient_checkpointing,
+        "trainer.gradient_checkpointing": recipe.sizes.gradient_checkpointing,
     }
 
 
@@ -112,9 +112,9 @@ def _engines(recipe: Recipe) -> Overrides:
         **{f"trainer.placement.{group}_num_gpus_per_node": cluster.gpus_per_node for group in groups},
         "generator.inference_engine.num_engines": num_engines,
         "generator.inference_engine.tensor_parallel_size": cluster.gpus_per_engine,
-        "generator.inference_engine.gpu_memory_utilization": recipe.engine.vllm.gpu_memory_utilization,
+        "generator.inference_engine.gpu_memory_utilization": recipe.sizes.gpu_memory_utilization,
         "generator.inference_engine.enforce_eager": recipe.engine.vllm.eager,
-        "generator.inference_engine.max_num_seqs": recipe.engine.max_batch,
+        "generator.inference_engine.max_num_seqs": recipe.sizes.max_batch,
     }
 
 
@@ -226,7 +226,7 @@ def _optimizer(recipe: Recipe) -> Overrides:
         f"{prefix}.max_grad_norm": optimizer.max_gradient_norm,
         "trainer.update_epochs_per_batch": update.num_epochs,
         "trainer.policy_mini_batch_size": _tasks_per_minibatch(recipe),
-        "trainer.max_tokens_per_microbatch": update.tokens_per_microbatch,
+        "trainer.max_tokens_per_microbatch": recipe.sizes.tokens_per_microbatch,
     }
 
 

@@ -71,7 +71,7 @@ class Player:
         self._client = client
         self._model = model
         self._numbers = itertools.count()
-        self._pace = Slots(recipe.rollout.num_parallel_episodes).pace()
+        self._pace = Slots(recipe.sizes.num_parallel_episodes).pace()
         self._servers = RecipeServers(recipe, num_workers)
 
     async def play(self, order: Order) -> OrderOutcome:

@@ -117,18 +117,27 @@ def checkpoint_layers(model: Any, recompute_context: Any) -> None:
     stay in evaluation mode, without dropout.
     """
     from torch.utils.checkpoint import checkpoint
-    from transformers.modeling_layers import GradientCheckpointingLayer
 
     def run(function: Any, *args: Any) -> Any:
         context = recompute_context()
         return checkpoint(function, *args, use_reentrant=False, context_fn=lambda: (nullcontext(), context))
 
-    layers: list[Any] = [
-        module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)
-    ]
+    layers = _layers(model)
     if not layers:
         raise ValueError(f"{type(model).__name__} has no layers that gradient_checkpointing could recompute")
     for layer in layers:
         layer.gradient_checkpointing = True
         layer._gradient_checkpointing_func = run
         layer.training = True
+
+
+def keep_layers(model: Any) -> None:
+    """Undo `checkpoint_layers`: the activations of every layer are kept."""
+    for layer in _layers(model):
+        layer.gradient_checkpointing = layer.training = False
+
+
+def _layers(model: Any) -> list[Any]:
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]

@@ -4,6 +4,8 @@ A parameter of fewer than 32 bits has an fp32 twin, which accumulates gradients 
 an update of 1/500 of a weight's size is rounded away. Of a sharded parameter, each rank optimizes its part.
 """
 
+import gc
+import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ from turnwise.training.sharding.shards import (
     shard_of,
     taken_gradient,
 )
+
+logger = logging.getLogger(__name__)
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
@@ -185,12 +189,32 @@ class Optimizer:
         for group in self._adamw.param_groups:
             group["lr"] = value_rate if group["is_value"] else policy_rate
         self._settle()
+        self._make_room()
         self._adamw.step()
         with torch.no_grad():
             for name, parameter in self._parameters.items():
                 if self._twins[name] is not parameter:
                     local(parameter).copy_(self._twins[name])
         self.clear()
+
+    def _make_room(self) -> None:
+        """Step tensor by tensor if there is no room for what a step of all tensors at once allocates.
+
+        Running out of memory within a step would leave some moments changed and others not.
+        """
+        for group in self._adamw.param_groups:
+            group["foreach"] = True
+        learning = [twin for twin in self._twins.values() if twin.grad is not None]
+        if not learning:
+            return
+        num_new = sum(twin.numel() for twin in learning if twin not in self._adamw.state)
+        num_roots = sum(twin.numel() for twin in learning)
+        if not _has_room(2 * num_new + num_roots, learning[0]):
+            gc.collect()
+            torch.cuda.empty_cache()
+            logger.warning("little memory is left: the optimizer takes its step tensor by tensor")
+            for group in self._adamw.param_groups:
+                group["foreach"] = False
 
     def tensors(self) -> dict[str, Tensor | Shard]:
         """Return moments and fp32 twins, as `name/what`; not the parameters themselves."""
@@ -226,6 +250,14 @@ def _twin(parameter: Parameter) -> Tensor:
     if part.dtype.itemsize < 4:
         return Parameter(part.detach().float())
     return parameter if part is parameter else Parameter(part.detach())
+
+
+def _has_room(num_floats: int, like: Tensor) -> bool:
+    try:
+        torch.empty(num_floats, dtype=torch.float32, device=like.device)
+    except torch.OutOfMemoryError:
+        return False
+    return True
 
 
 def _norm(gradients: list[Tensor]) -> float:

@@ -114,34 +114,59 @@ class Passes:
         self._short_tokens = by_device if short_tokens is None else short_tokens
         self._ranks = ranks
         self._tokens = tokens_per_microbatch
+        self._is_lowered = False
         self._is_shared = is_shared and policy.can_share
         self._largest: Sequence[Sample] = ()
         """The samples of the last pass's largest micro-batch."""
 
+    @property
+    def lowered_tokens(self) -> int | None:
+        """The budget after memory ran out; None if it never did."""
+        return self._tokens if self._is_lowered else None
+
+    def lower_to(self, tokens: int) -> None:
+        """Lower the budget for good."""
+        self._tokens, self._is_lowered = min(tokens, self._tokens), True
+
     def within_memory(self, run: Callable[[], Result], undo: Callable[[], None] = lambda: None) -> Result:
-        """Call `run`; when memory runs out, call `undo`, lower the budget for good, and call it again."""
+        """Call `run`; when memory runs out, call `undo`, lower the budget for good, and call it again.
+
+        If it runs out on one rank, all ranks repeat the pass: they must agree on the micro-batches.
+        """
         while True:
+            done: list[Result] = []
             try:
-                return run()
+                done.append(run())
             except torch.OutOfMemoryError as error:
-                self._lower_budget(error)
+                self._check_can_lower(error)
             # Only here, past the handler: the error's frames held the tensors of the failed attempt.
+            if self._policy.is_sharded or all(self._ranks.exchange(bool(done))):
+                return done[0]
+            done.clear()
+            self._lower_budget()
             undo()
             gc.collect()
             torch.cuda.empty_cache()
 
-    def _lower_budget(self, error: torch.OutOfMemoryError) -> None:
-        """Halve the budget until the largest micro-batch is split; raise the error again if it cannot be."""
-        if self._ranks.count > 1 or self._policy.is_sharded:
-            raise error  # the other ranks would wait for passes that this one does not run
+    def _check_can_lower(self, error: torch.OutOfMemoryError) -> None:
+        """Raise the error again, with advice, if smaller micro-batches do not help or cannot be agreed on."""
+        if self._policy.is_sharded:  # the other ranks wait inside a layer of this pass
+            error.add_note(
+                "a sharded pass cannot be repeated: resume the run with "
+                f"--set update.tokens_per_microbatch={max(self._tokens // 2, 1)}"
+            )
+            raise error
         if len(self._largest) < 2:
             error.add_note("one sample alone does not fit: set policy.gradient_checkpointing = true")
             raise error
+
+    def _lower_budget(self) -> None:
+        """Halve the budget until the largest micro-batch is split."""
         tokens = self._tokens
         while are_one(self._largest, tokens, is_shared=self._is_shared):
             tokens //= 2
         logger.warning("out of memory: from now on %d tokens per micro-batch, not %d", tokens, self._tokens)
-        self._tokens = tokens
+        self.lower_to(tokens)
 
     def are_short(self, samples: Sequence[Sample], rows: Sequence[int]) -> bool:
         """Return whether one pass over all rows is faster than two passes, each over some of them."""

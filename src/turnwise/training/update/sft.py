@@ -62,7 +62,7 @@ def fine_tune(
     if not taught:
         raise ValueError(f"samples: none of the {len(samples)} has a token to learn")
     passes = Passes(
-        policy, tokens_per_microbatch=update.tokens_per_microbatch, is_shared=update.shared_prefix
+        policy, tokens_per_microbatch=recipe.sizes.tokens_per_microbatch, is_shared=update.shared_prefix
     )
     optimizer = Optimizer(
         policy.trainable,

@@ -74,6 +74,8 @@ class _Progress:
     num_empty: int = 0
     num_not_a_number_in_a_row: int = 0
     """Consecutive updates with a step skipped for this reason."""
+    lowered_tokens: int | None = None
+    """Tokens per micro-batch after memory ran out; None if it never did."""
     num_kl_cap_in_a_row: int = 0
     """Updates in which the KL cap left no step, since the last update that it did not stop."""
 
@@ -89,7 +91,7 @@ class Trainer:
         self._objective = Objective(recipe)
         self._passes = Passes(
             policy,
-            tokens_per_microbatch=recipe.update.tokens_per_microbatch,
+            tokens_per_microbatch=recipe.sizes.tokens_per_microbatch,
             is_shared=recipe.update.shared_prefix,
             ranks=ranks,
         )
@@ -249,12 +251,14 @@ class Trainer:
 
     def facts(self) -> dict[str, Any]:
         """Return the state that is not tensors, ready for JSON."""
-        return asdict(self._progress)
+        return asdict(replace(self._progress, lowered_tokens=self._passes.lowered_tokens))
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Restore what `tensors` and `facts` returned, bit for bit; ValueError if the policy differs."""
         self.policy.load_state(Chosen(tensors, "policy/", "value/"))
         self._progress = _Progress(**facts)
+        if self._progress.lowered_tokens is not None:
+            self._passes.lower_to(self._progress.lowered_tokens)
         self._optimizer.restore(Chosen(tensors, "optimizer/", is_short=True))
         self._reference.restore(Chosen(tensors, "reference/", is_short=True))

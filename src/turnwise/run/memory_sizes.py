@@ -1,0 +1,52 @@
+"""The sizes of a run are found once, when it begins; a resumed run keeps them."""
+
+from turnwise.config import Recipe
+from turnwise.distributed import Ranks
+from turnwise.planning import (
+    UnsupportedArchitecture,
+    advice,
+    find_sizes,
+    memory_for,
+    sizes_line,
+    step_sizes_line,
+)
+from turnwise.run.screen import Screen
+from turnwise.runtime.devices import Memory
+from turnwise.tracking.folder import RunFolder
+
+
+def with_sizes_found(recipe: Recipe, folder: RunFolder, screen: Screen, ranks: Ranks) -> Recipe:
+    """The recipe with all sizes set, as the run's folder then stores it.
+
+    Another micro-batch would change the order of sums, so a resumed run must not find others. Raises
+    ValueError if the smallest sizes do not fit a GPU.
+    """
+    if not recipe.lacks_sizes:
+        return recipe
+    try:
+        found = find_sizes(recipe, _memory(recipe, ranks))
+    except UnsupportedArchitecture as error:
+        sized = recipe.with_sizes(recipe.sizes)
+        screen.say(f"memory: {error}; defaults: {step_sizes_line(sized.sizes)}")
+    else:
+        sized, plan = found.recipe, found.plan
+        # the plan adds vLLM to an update, but an engine that sleeps has released its memory by then
+        is_sleeping = sized.engine.kind == "vllm" and sized.engine.vllm.sleep
+        if plan.device == "cuda" and plan.memory is not None and not plan.fits and not is_sleeping:
+            raise ValueError(
+                f"memory: {plan.num_bytes / 1e9:.1f} GB are needed and {plan.memory.free / 1e9:.1f} GB are "
+                f"free; {advice(plan)}"
+            )
+        screen.say(f"memory: {sizes_line(plan)}")
+    if folder.is_written_here:
+        folder.change_recipe(sized)
+    return sized
+
+
+def _memory(recipe: Recipe, ranks: Ranks) -> Memory | None:
+    """The smallest memory of all ranks: they must find the same sizes."""
+    memory = memory_for(recipe)
+    if memory is None:
+        return None
+    found = ranks.exchange((memory.free, memory.total))
+    return Memory(min(free for free, _ in found), min(total for _, total in found))

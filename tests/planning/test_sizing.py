@@ -1,0 +1,168 @@
+"""The sizes of a run are found from its memory plan, and a key that the recipe sets is kept."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import BloomConfig
+from typer.testing import CliRunner
+
+from tests.planning.shaped import QWEN3, QWEN3_06B, shallow
+from turnwise.cli import app
+from turnwise.config import DEFAULT_SIZES, Recipe, Sizes, load_recipe
+from turnwise.planning import MemoryPlan, UnsupportedArchitecture, find_sizes, plan_memory
+from turnwise.planning.memory import outline_models
+from turnwise.planning.passes import training_memory
+from turnwise.planning.sizing import CPU_SHARE, MARGIN
+from turnwise.runtime.devices import Memory
+
+GB = 10**9
+RECIPES = Path(__file__).parents[2] / "recipes"
+GPU = ("model.device=cuda", "model.dtype=bfloat16", "run.tasks_per_step=16")
+SMALL = shallow(QWEN3_06B, 2)
+GPU_GIGABYTES = (24, 48, 80, 140)
+
+
+def recipe(folder: Path, config: Any, *overrides: str) -> Recipe:
+    config.save_pretrained(folder)
+    return load_recipe(None, [f"model.path={folder}", *overrides])
+
+
+def found(folder: Path, gigabytes: float, *overrides: str, config: Any = SMALL) -> MemoryPlan:
+    """The plan of a GPU with this memory."""
+    memory = Memory(int(gigabytes * GB), int(gigabytes * GB))
+    return find_sizes(recipe(folder, config, *GPU, *overrides), memory).plan
+
+
+def test_activations_of_twice_the_tokens_take_twice_the_memory(tmp_path: Path) -> None:
+    settings = recipe(tmp_path, SMALL, *GPU)
+    policy = outline_models(settings).policy
+
+    def held(tokens: int) -> int:
+        update = settings.update.model_copy(update={"tokens_per_microbatch": tokens})
+        return training_memory(policy, settings.model_copy(update={"update": update}), "cuda").at_head_bytes
+
+    one, four = held(8192), held(32_768)
+    assert four == pytest.approx(4 * one, rel=1e-2)
+    assert held(16_384) == pytest.approx(2 * one, rel=1e-2), "found between the two, without a pass"
+
+
+@pytest.mark.parametrize("kind", ["transformers", "vllm"])
+def test_what_is_found_fits_and_is_larger_with_more_memory(tmp_path: Path, kind: str) -> None:
+    sizes_of_gpus = (6, 10, 16, 200)
+    plans = [found(tmp_path, gigabytes, f"engine.kind={kind}") for gigabytes in sizes_of_gpus]
+    for plan, gigabytes in zip(plans, sizes_of_gpus, strict=True):
+        assert plan.fits
+        assert plan.num_bytes <= (1 - MARGIN) * gigabytes * GB
+    tokens = [plan.sizes.tokens_per_microbatch for plan in plans]
+    assert tokens == sorted(tokens)
+    assert len(set(tokens)) == 4
+    assert tokens[-1] == 65_536, "a GPU is busy with that"
+    assert all(count % 1024 == 0 for count in tokens)
+    caches = [plan.sizes.cache_gib if kind == "vllm" else plan.sizes.cache_tokens for plan in plans]
+    assert caches == sorted(caches)
+    assert plans[-1].sizes.num_parallel_episodes == plans[-1].sizes.max_batch == 128, "a whole step"
+    assert plans[-1].sizes.cache_tokens == 128 * 4096
+    # the plan of a run with these keys set is the one that they were found by, or below it
+    sized = find_sizes(recipe(tmp_path, SMALL, *GPU, f"engine.kind={kind}"), plans[0].memory).recipe
+    assert not sized.lacks_sizes
+    assert plan_memory(sized, "cuda", plans[0].memory).num_bytes <= plans[0].num_bytes
+
+
+def test_layers_are_recomputed_only_if_one_episode_does_not_fit_without(tmp_path: Path) -> None:
+    config = shallow(QWEN3_06B, 8)
+    assert found(tmp_path, 8, config=config).sizes.gradient_checkpointing
+    plan = found(tmp_path, 16, config=config)
+    assert not plan.sizes.gradient_checkpointing
+    assert plan.sizes.tokens_per_microbatch >= 4096
+
+
+def test_a_key_that_is_set_is_kept(tmp_path: Path) -> None:
+    keys = {
+        "update.tokens_per_microbatch": 5000,
+        "policy.gradient_checkpointing": True,
+        "engine.cache_tokens": 9000,
+        "engine.max_batch": 7,
+        "rollout.num_parallel_episodes": 9,
+    }
+    for key, value in keys.items():
+        sizes = found(tmp_path, 6, f"{key}={str(value).lower()}").sizes
+        assert getattr(sizes, key.rpartition(".")[2]) == value, key
+    sizes = found(tmp_path, 12, "engine.kind=vllm", "engine.vllm.gpu_memory_utilization=0.4").sizes
+    assert (sizes.gpu_memory_utilization, sizes.cache_gib) == (0.4, None)
+    sizes = found(tmp_path, 12, "engine.kind=vllm", "engine.vllm.cache_gib=1.5").sizes
+    assert sizes.cache_gib == 1.5
+
+
+def test_on_a_cpu_the_defaults_are_the_most_and_the_load_of_the_machine_plays_no_part(tmp_path: Path) -> None:
+    settings = recipe(tmp_path, SMALL, "model.device=cpu")
+    plenty = find_sizes(settings, Memory(GB, 500 * GB)).plan
+    assert plenty.sizes == DEFAULT_SIZES
+    short = find_sizes(settings, Memory(GB, 16 * GB)).plan
+    assert short.num_bytes <= CPU_SHARE * 16 * GB
+    assert short.sizes == find_sizes(settings, Memory(15 * GB, 16 * GB)).plan.sizes
+    assert short.sizes.tokens_per_microbatch < DEFAULT_SIZES.tokens_per_microbatch
+
+
+def test_every_process_gets_the_sizes_of_its_share(tmp_path: Path) -> None:
+    keys = ("policy.tuning=full", "hardware.num_processes=4")
+    whole, sharded = (
+        found(tmp_path, 8, *keys, f"hardware.strategy={strategy}") for strategy in ("data_parallel", "fsdp2")
+    )
+    assert sharded.fits
+    assert sharded.sizes.tokens_per_microbatch > whole.sizes.tokens_per_microbatch
+    assert sharded.sizes.num_parallel_episodes <= 64, "a process plays 4 of 16 groups"
+
+
+def test_an_engine_alone_has_the_memory_that_training_would_need(tmp_path: Path) -> None:
+    settings = recipe(tmp_path, SMALL, *GPU, "policy.tuning=full")
+    memory = Memory(10 * GB, 10 * GB)
+    trained = find_sizes(settings, memory).plan
+    alone = find_sizes(settings, memory, is_trained=False).plan
+    assert alone.sizes.cache_tokens > trained.sizes.cache_tokens
+    assert alone.num_bytes <= (1 - MARGIN) * memory.free
+    assert {part.name.partition(":")[0] for part in alone.parts} == {"engine", "CUDA itself"}
+
+
+def test_an_unsupported_architecture_has_no_sizes_to_find(tmp_path: Path) -> None:
+    bloom = BloomConfig(vocab_size=500, hidden_size=64, n_layer=2, n_head=4)
+    with pytest.raises(UnsupportedArchitecture):
+        find_sizes(recipe(tmp_path, bloom, "policy.tuning=full"), Memory(GB, GB))
+
+
+def planned(tmp_path: Path, name: str, gigabytes: int) -> dict[str, Any]:
+    """The output of `doctor --plan` for a recipe of which nothing but model.path changes."""
+    QWEN3[name].save_pretrained(tmp_path / name)
+    text = (RECIPES / "gpu_lora.toml").read_text()
+    (tmp_path / "recipe.toml").write_text(text.replace("Qwen/Qwen3-0.6B", str(tmp_path / name)))
+    command = ["doctor", "--plan", str(tmp_path / "recipe.toml"), "--memory", str(gigabytes), "--json"]
+    result = CliRunner().invoke(app, command)
+    plan: dict[str, Any] = json.loads(result.stdout)
+    assert result.exit_code == (0 if plan["num_bytes"] <= gigabytes * GB else 1)
+    return plan
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "Qwen3-0.6B" else pytest.param(name, marks=pytest.mark.slow) for name in QWEN3]
+)
+def test_one_recipe_fits_gpus_of_every_size(tmp_path: Path, name: str) -> None:
+    for gigabytes in GPU_GIGABYTES if name != "Qwen3-0.6B" else (24,):
+        plan = planned(tmp_path, name, gigabytes)
+        # engine and policy hold 16.4 GB of weights each: sharing one base needs nf4
+        is_too_large = (name, gigabytes) == ("Qwen3-8B", 24)
+        assert (plan["num_bytes"] <= gigabytes * GB) == (not is_too_large)
+
+
+def test_full_tuning_that_does_not_fit_is_refused_with_its_largest_part(tmp_path: Path) -> None:
+    shallow(QWEN3["Qwen3-8B"], 4).save_pretrained(tmp_path)  # two billion weights, 16 bytes each
+    command = ["doctor", "--plan", "gpu_lora", "--memory", "24", "--set", f"model.path={tmp_path}"]
+    result = CliRunner().invoke(app, [*command, "--set", "policy.tuning=full"])
+    assert result.exit_code == 1
+    assert "largest is optimizer: policy.tuning = 'lora'" in result.stdout
+
+
+def test_the_gpu_recipes_set_no_size() -> None:
+    other = Sizes(1, gradient_checkpointing=True, cache_tokens=2, max_batch=3, num_parallel_episodes=4)
+    for name in ("gpu_lora", "gpu_vllm", "gpu_qlora", "multi_gpu_fsdp", "multi_gpu_zero3", "cpu"):
+        assert load_recipe(RECIPES / f"{name}.toml").sizes_or(other) == other
