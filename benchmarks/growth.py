@@ -1,6 +1,6 @@
 """Measure how a step's time and memory grow with tokens, episodes, turns and servers, and draw it.
 
-    python benchmarks/growth.py --plot docs/images/growth.svg     # a tiny model on a CPU, about 6 minutes
+    python benchmarks/growth.py --plot docs/images/growth.svg     # a tiny model on a CPU, about 8 minutes
     python benchmarks/growth.py --axes episodes,turns
 
 Every point is a run of turnwise as in benchmarks/long_steps.py, with scripted turns and real servers: one
