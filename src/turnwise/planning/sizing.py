@@ -120,7 +120,8 @@ class _Search:
         """The sizes if memory does not limit them."""
         recipe = self._recipe
         if self._device != "cuda":
-            return self._chosen(DEFAULT_SIZES, **self._cache(DEFAULT_SIZES.cache_tokens))
+            used = recipe.sizes.num_parallel_episodes * self._longest
+            return self._chosen(DEFAULT_SIZES, **self._cache(min(DEFAULT_SIZES.cache_tokens, used)))
         num_groups = -(-recipe.run.tasks_per_step // recipe.hardware.num_processes)
         num_episodes = num_groups * recipe.rollout.group_size
         parallel = max(DEFAULT_SIZES.num_parallel_episodes, min(num_episodes, MAX_PARALLEL))
