@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from turnwise.config import Recipe
 from turnwise.engines.transformers import PREFILL_CHUNK
 from turnwise.planning import attention
+from turnwise.planning.few_layers import HeldBytes, by_layers
 from turnwise.planning.meta_memory import MemoryCounter
 from turnwise.planning.norms import PlannedNorm
 from turnwise.training.kernels.norms import fuse_norms
@@ -145,22 +146,26 @@ def training_memory(policy: SizedModel, recipe: Recipe, device: str) -> PassMemo
         checkpoint_layers(model, nullcontext)
     for weight in model.parameters():
         weight.grad = torch.empty_like(weight) if weight.requires_grad else None
-    grads = [weight.grad for weight in model.parameters() if weight.grad is not None]
+    scores = _scores(recipe, num_tokens, device)
     num_passes = 2 if _has_value_adapter(recipe) else 1
+    held = by_layers(model, lambda: _pass_bytes(model, num_tokens, scores, num_passes))
+    # a quantised weight is unpacked for its matrix product
+    unpacked = policy.largest_linear * model.dtype.itemsize
+    found = PassMemory(num_tokens, held.at_head + unpacked, held.peak + unpacked, held.largest)
+    measured[num_tokens] = found
+    return found
+
+
+def _pass_bytes(model: Any, num_tokens: int, scores: tuple[int, int] | None, num_passes: int) -> HeldBytes:
+    grads = [weight.grad for weight in model.parameters() if weight.grad is not None]
     with MemoryCounter([*model.parameters(), *model.buffers(), *grads]) as counter:
-        trunks = [_trunk(model, num_tokens, _scores(recipe, num_tokens, device)) for _ in range(num_passes)]
-        at_head_bytes = counter.current_bytes
+        trunks = [_trunk(model, num_tokens, scores) for _ in range(num_passes)]
+        at_head = counter.current_bytes
         while trunks:
             hidden = trunks.pop()
             torch.autograd.backward(hidden, torch.empty_like(hidden))
             del hidden
-    # a quantised weight is unpacked for its matrix product
-    unpacked = policy.largest_linear * model.dtype.itemsize
-    found = PassMemory(
-        num_tokens, at_head_bytes + unpacked, counter.peak_bytes + unpacked, counter.largest_bytes
-    )
-    measured[num_tokens] = found
-    return found
+    return HeldBytes(at_head, counter.peak_bytes, counter.largest_bytes)
 
 
 def _between(measured: Mapping[int, PassMemory], num_tokens: int) -> PassMemory | None:
