@@ -38,7 +38,7 @@ def test_a_few_layers_give_the_memory_of_all(
 
 
 def test_layers_that_differ_are_all_measured(tmp_path: Path) -> None:
-    """One dense layer before those with experts."""
+    """The last layer is dense, the others have experts."""
     shape = AutoConfig.for_model(
         "qwen3_moe",
         vocab_size=512,

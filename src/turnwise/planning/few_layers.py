@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from turnwise.training.model.network import repeated_layers
+
 FEW = (3, 4)
 """Numbers of layers that are measured: in both, some layer is neither the first nor the last."""
 
@@ -44,9 +46,7 @@ def by_layers(model: Any, measure: Callable[[], HeldBytes]) -> HeldBytes:
 
 def _are_equal(model: Any, num_layers: int) -> bool:
     """Whether all layers have the same modules and the same shapes."""
-    from transformers.modeling_layers import GradientCheckpointingLayer
-
-    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    layers = repeated_layers(model)
     kinds = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     return len(layers) == num_layers and len(kinds) <= 1 and len(set(map(_outline, layers))) == 1
 

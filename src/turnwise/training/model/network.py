@@ -122,7 +122,7 @@ def checkpoint_layers(model: Any, recompute_context: Any) -> None:
         context = recompute_context()
         return checkpoint(function, *args, use_reentrant=False, context_fn=lambda: (nullcontext(), context))
 
-    layers = _layers(model)
+    layers = repeated_layers(model)
     if not layers:
         raise ValueError(f"{type(model).__name__} has no layers that gradient_checkpointing could recompute")
     for layer in layers:
@@ -133,11 +133,12 @@ def checkpoint_layers(model: Any, recompute_context: Any) -> None:
 
 def keep_layers(model: Any) -> None:
     """Undo `checkpoint_layers`: the activations of every layer are kept."""
-    for layer in _layers(model):
+    for layer in repeated_layers(model):
         layer.gradient_checkpointing = layer.training = False
 
 
-def _layers(model: Any) -> list[Any]:
+def repeated_layers(model: Any) -> list[Any]:
+    """The layers that the model repeats, in order; empty for an architecture without such layers."""
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
