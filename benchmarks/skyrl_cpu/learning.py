@@ -53,21 +53,21 @@ def write_tasks(out: Path) -> None:
 
 def write_recipe(out: Path, port: int) -> Path:
     """Write the model, the tasks and the recipe to `out`; the recipe has the engine's port."""
-    write_model(out / "model")
+    untie(EMBEDDED_FOLDER, out / "model")
     write_tasks(out)
     path = out / "recipe.toml"
     path.write_text((HERE / "recipe.toml").read_text().replace("PORT", str(port)))
     return path
 
 
-def write_model(folder: Path) -> None:
-    """The embedded model with an output embedding of its own: SkyRL's FSDP separates tied embeddings."""
-    model = AutoModelForCausalLM.from_pretrained(EMBEDDED_FOLDER, dtype=torch.float32)
+def untie(model_folder: Path, folder: Path) -> None:
+    """Save the model with an output embedding of its own: SkyRL's FSDP separates tied embeddings."""
+    model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
     model.config.tie_word_embeddings = False
     model.lm_head.weight = torch.nn.Parameter(model.model.embed_tokens.weight.detach().clone())
     model.save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copy(EMBEDDED_FOLDER / name, folder)
+        shutil.copy(model_folder / name, folder)
 
 
 def skyrl_figures(log: Path) -> dict[int, dict[str, float]]:

@@ -6,19 +6,22 @@ SkyRL and the command `turnwise train --engine skyrl` are unchanged: trainer, FS
 vLLM's servers and router on the same GPU, and weights over CUDA IPC. Only flash-attn is a stand-in: SkyRL
 imports it always and does not call it here.
 
-With `--engine own`, turnwise's engine stands in for vLLM on the same GPU, and weights are broadcast over
-gloo. With `--engine cpu`, the workers are on the CPU too: a rehearsal of the same settings.
+With `--device cpu`, the workers are on the CPU, and turnwise's engine stands in for vLLM: a rehearsal.
 """
 
 import argparse
+import subprocess
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from string import Template
 
-from benchmarks.skyrl_cpu.cluster import STAND_INS, cluster, free_port
-from benchmarks.skyrl_cpu.learning import skyrl_figures, success, train, write_model, write_tasks
+from benchmarks.skyrl_cpu.cluster import ROOT, STAND_INS, TURNWISE, cluster, environment, free_port
+from benchmarks.skyrl_cpu.learning import skyrl_figures, success, train, untie, write_tasks
+from turnwise.chat import EMBEDDED_FOLDER
+from turnwise.tasks.load import load, save
 
 HERE = Path(__file__).parent
 FIGURES = {
@@ -29,32 +32,50 @@ FIGURES = {
     "difference": "policy/rollout_train_logprobs_abs_diff_mean",
     "masked": "turnwise/num_groups_masked",
 }
+FAMILIES = ("figure_by_name", "previous_bar", "price_difference")
+"""The tasks for SmolLM2: those on which it is far from perfect after demonstrations."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """Which parts stand in for SkyRL's, and what the recipe needs for that."""
+class Sizes:
+    """What the recipe says of a model's run."""
 
-    stand_ins: tuple[str, ...]
-    num_gpus: int
-    dtype: str
-
-
-SETUPS = {
-    "vllm": Setup(("attention",), 1, "bfloat16"),
-    # Ray counts two GPUs, one for the workers and one for the engine
-    "own": Setup(("attention", "engine"), 2, "float32"),
-    "cpu": Setup(STAND_INS, 2, "float32"),
-}
+    tokens_per_episode: int
+    learning_rate: float
+    num_steps: int
+    tasks_per_step: int
+    evaluate_every: int
 
 
-def write_recipe(out: Path, dtype: str) -> Path:
-    """Write the model, the tasks and the recipe to `out`."""
-    write_model(out / "model")
-    write_tasks(out)
-    path = out / "recipe.toml"
-    path.write_text((HERE / "recipe.toml").read_text().replace("DTYPE", dtype))
-    return path
+SIZES = {"embedded": Sizes(1024, 2e-4, 10, 8, 5), "smollm2": Sizes(3072, 2e-5, 14, 16, 7)}
+
+
+def write_inputs(out: Path, model: str, device: str) -> Path:
+    """Write the tasks, the recipe and the model to `out`; SmolLM2 learns from demonstrations first."""
+    recipe = out / "recipe.toml"
+    dtype = "float32" if device == "cpu" else "bfloat16"
+    recipe.write_text(
+        Template((HERE / "recipe.toml").read_text()).substitute(asdict(SIZES[model]), dtype=dtype)
+    )
+    if model == "embedded":
+        write_tasks(out)
+        untie(EMBEDDED_FOLDER, out / "model")
+        return recipe
+    for split in ("train", "validation", "test"):
+        tasks = load(ROOT / "recipes" / "cpu" / f"{split}.jsonl")
+        save([task for task in tasks if task.family in FAMILIES], out / f"{split}.jsonl")
+    settings = {
+        "model.path": "smollm2",
+        "policy.tuning": "lora",
+        "sft.num_epochs": 4,
+        "sft.learning_rate": 5e-4,
+    }
+    command = [*TURNWISE, "sft", str(recipe), "--no-verify", "--out", str(out / "warm")]
+    command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    with (out / "sft.log").open("wb") as log:
+        subprocess.run(command, env=environment(()), stdout=log, stderr=log, check=True)
+    untie(out / "warm", out / "model")
+    return recipe
 
 
 def engine_settings(port: int) -> tuple[str, ...]:
@@ -80,27 +101,31 @@ def table(figures: Mapping[int, Mapping[str, float]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--engine", choices=SETUPS, default="vllm")
+    parser.add_argument("--model", choices=SIZES, default="smollm2")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--set", action="append", default=[], help="a setting of the recipe: KEY=VALUE")
     args = parser.parse_args()
     out: Path = args.out.resolve()
     out.mkdir(parents=True)
-    setup = SETUPS[args.engine]
-    recipe = write_recipe(out, setup.dtype)
-    port = free_port()
-    settings = [*(() if args.engine == "vllm" else engine_settings(port)), *args.set]
+    is_cpu = args.device == "cpu"
+    stand_ins = STAND_INS if is_cpu else ("attention",)
     started = time.monotonic()
+    recipe = write_inputs(out, args.model, args.device)
+    print(f"the inputs are written after {time.monotonic() - started:.0f} s", flush=True)
+    port = free_port()
+    settings = [*(engine_settings(port) if is_cpu else ()), *args.set]
     chosen = [part for setting in settings for part in ("--set", setting)]
     try:
-        with cluster(out, recipe, port=port, nodes={"head": setup.num_gpus}, stand_ins=setup.stand_ins):
-            train(recipe, out, "skyrl", "--engine", "skyrl", *chosen, stand_ins=setup.stand_ins)
+        # on a CPU, Ray counts one GPU for the workers and one for the engine
+        with cluster(out, recipe, port=port, nodes={"head": 2 if is_cpu else 1}, stand_ins=stand_ins):
+            train(recipe, out, "skyrl", "--engine", "skyrl", *chosen, stand_ins=stand_ins)
     finally:  # what a run that was stopped has done is shown too
         print(table(skyrl_figures(out / "skyrl.log")), flush=True)
-    print(f"trained in {time.monotonic() - started:.0f} s, with the start of all processes", flush=True)
+    print(f"trained after {time.monotonic() - started:.0f} s, with the start of all processes", flush=True)
     [export] = (out / "runs" / "skyrl" / "exports").glob("global_step_*/policy")
     with ThreadPoolExecutor() as pool:
-        before = pool.submit(success, recipe, out / "before.json", None, setup.stand_ins)
-        after = pool.submit(success, recipe, out / "after.json", export, setup.stand_ins)
+        before = pool.submit(success, recipe, out / "before.json", None, stand_ins)
+        after = pool.submit(success, recipe, out / "after.json", export, stand_ins)
     print(f"held-out success by `turnwise eval`: {before.result():.3f} before, {after.result():.3f} after")
     print(f"{time.monotonic() - started:.0f} s in all")
 
