@@ -38,6 +38,21 @@ def test_another_process_reads_the_tensors_of_a_block() -> None:
     block.close()
 
 
+def test_a_spare_block_is_written_again_unless_it_holds_other_weights() -> None:
+    first = lay_out({"matrix": torch.zeros(5, 3), "scalar": torch.tensor(1.0)})
+    weights = {"matrix": torch.randn(5, 3), "scalar": torch.tensor(2.0)}
+    again = lay_out(weights, first)
+    assert again is first
+    for name, tensor in read_block(again.path, again.table):
+        assert torch.equal(tensor, weights[name])
+    path = first.path
+    other = lay_out({"matrix": weights["matrix"]}, first)
+    assert other is not first
+    assert [name for name, _ in read_block(other.path, other.table)] == ["matrix"]
+    assert other.path == path, "the first one is closed, and its number free"
+    other.close()
+
+
 @pytest.mark.parametrize("make", [qwen3, llama])  # tied and untied
 def test_a_model_of_a_quantised_file_is_written_as_plain_numbers(make: object, tmp_path: Path) -> None:
     model = make()  # type: ignore[operator]

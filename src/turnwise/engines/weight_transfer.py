@@ -1,18 +1,21 @@
 """Pass weights to another process: as a block of shared memory, or as a model's or adapter's folder."""
 
+import contextlib
 import copy
 import json
+import logging
 import math
 import mmap
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from turnwise.protocols import Adapter
+
+logger = logging.getLogger(__name__)
 
 ALIGNMENT = 64
 """In bytes: one cache line, and more than any dtype needs."""
@@ -21,40 +24,67 @@ Table = Sequence[tuple[str, str, Sequence[int], int]]
 """Name, dtype, shape and offset of each tensor."""
 
 
-@dataclass(frozen=True, slots=True)
 class Block:
-    """Named tensors stored one after another in anonymous shared memory."""
+    """Named tensors stored one after another in anonymous shared memory, which can be written again."""
 
-    file: int
-    table: Table
+    def __init__(self, weights: Mapping[str, Any]) -> None:
+        table: list[tuple[str, str, Sequence[int], int]] = []
+        size = 0
+        for name, tensor in weights.items():
+            table.append((name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), size))
+            size += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
+        self.table: Table = table
+        self._is_pinned = False
+        self._file = os.memfd_create("turnwise-weights")  # unlike /dev/shm, limited only by the memory
+        try:
+            os.ftruncate(self._file, size)
+            self._memory = mmap.mmap(self._file, size)
+            self.write(weights)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def path(self) -> str:
         """The path at which another process of the same user can open the memory."""
-        return f"/proc/{os.getpid()}/fd/{self.file}"
+        return f"/proc/{os.getpid()}/fd/{self._file}"
+
+    def holds(self, weights: Mapping[str, Any]) -> bool:
+        """Whether these are the weights of the same model."""
+        return [name for name, *_ in self.table] == list(weights)
+
+    def write(self, weights: Mapping[str, Any]) -> None:
+        """Copy tensors of the table's dtypes and shapes from any device."""
+        is_on_gpu = False
+        with torch.no_grad():
+            for name, tensor in _views(self._memory, self.table):
+                given = weights[name]
+                assert (given.dtype, given.shape) == (tensor.dtype, tensor.shape), f"{name} is as before"
+                if given.is_cuda and not is_on_gpu:
+                    is_on_gpu, self._is_pinned = True, self._is_pinned or pin(self._memory)
+                tensor.copy_(given, non_blocking=is_on_gpu)
+        if is_on_gpu:
+            torch.cuda.current_stream().synchronize()
 
     def close(self) -> None:
-        os.close(self.file)
+        if self._is_pinned:
+            unpin(self._memory)
+        os.close(self._file)
 
 
-def lay_out(weights: Mapping[str, Any]) -> Block:
-    """Copy tensors from any device into a new block."""
-    table: list[tuple[str, str, Sequence[int], int]] = []
-    size = 0
-    for name, tensor in weights.items():
-        table.append((name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), size))
-        size += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
-    file = os.memfd_create("turnwise-weights")  # unlike /dev/shm, limited only by the memory
+def lay_out(weights: Mapping[str, Any], spare: Block | None = None) -> Block:
+    """Copy tensors from any device into the spare block, or into another if it holds other weights."""
+    if spare is None:
+        return Block(weights)
     try:
-        os.ftruncate(file, size)
-        memory = mmap.mmap(file, size)
-        with torch.no_grad():
-            for name, tensor in _views(memory, table):
-                tensor.copy_(weights[name])
+        if spare.holds(weights):
+            spare.write(weights)
+            return spare
     except BaseException:
-        os.close(file)
+        spare.close()
         raise
-    return Block(file, table)
+    spare.close()
+    return Block(weights)
 
 
 def read_block(path: str, table: Table) -> Iterator[tuple[str, torch.Tensor]]:
@@ -62,6 +92,45 @@ def read_block(path: str, table: Table) -> Iterator[tuple[str, torch.Tensor]]:
     with Path(path).open("rb") as file:
         memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     return _views(memory, table)
+
+
+class PinnedBlocks:
+    """Blocks of another process that are copied to this one's GPU; they stay mapped and page-locked."""
+
+    def __init__(self) -> None:
+        self._mapped: dict[int, mmap.mmap] = {}
+
+    def read(self, path: str, table: Table) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield the tensors of a block. They must not be changed: the memory is the other process's."""
+        with Path(path).open("r+b") as file:
+            number = os.fstat(file.fileno()).st_ino
+            if number not in self._mapped:
+                memory = mmap.mmap(file.fileno(), 0)
+                pin(memory)
+                self._mapped[number] = memory
+        return _views(self._mapped[number], table)
+
+
+def pin(memory: mmap.mmap) -> bool:
+    """Page-lock the memory, so that a GPU copies it at the full rate of the bus; False if CUDA refuses."""
+    refusal = int(_cuda().cudaHostRegister(_address(memory), len(memory), 0))
+    if refusal:
+        logger.warning("weights are copied slowly: CUDA cannot page-lock memory (error %d)", refusal)
+        with contextlib.suppress(RuntimeError):
+            torch.zeros(1, device="cuda")  # CUDA reports the last error once more, with the next kernel
+    return not refusal
+
+
+def unpin(memory: mmap.mmap) -> None:
+    _cuda().cudaHostUnregister(_address(memory))
+
+
+def _cuda() -> Any:
+    return torch.cuda.cudart()  # type: ignore[no-untyped-call]
+
+
+def _address(memory: mmap.mmap) -> int:
+    return torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
 
 
 def _views(memory: mmap.mmap, table: Table) -> Iterator[tuple[str, torch.Tensor]]:

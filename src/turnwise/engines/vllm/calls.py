@@ -96,7 +96,7 @@ def start(model: str, settings: VllmSettings) -> Any:
         rank = next(rank for rank in LORA_RANKS if rank >= settings.lora_rank)
         options |= {"enable_lora": True, "max_loras": ADAPTER_SLOTS, "max_lora_rank": rank}
     if torch.cuda.is_available():
-        options |= {"max_num_batched_tokens": max(STEP_TOKENS, settings.max_batch)}
+        options |= {"max_num_batched_tokens": max(STEP_TOKENS, settings.max_batch), **_without_warmup()}
         if not settings.is_eager:
             options |= {"compilation_config": GRAPHS | {"max_cudagraph_capture_size": settings.max_batch}}
     else:
@@ -131,6 +131,17 @@ def start(model: str, settings: VllmSettings) -> Any:
         return async_llm.from_engine_args(arguments)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _without_warmup() -> dict[str, Any]:
+    """The option against a warm-up of newer versions, which compiles kernels for more than a minute.
+
+    Without it, a kernel is compiled when it is first used, and most are not.
+    """
+    from vllm import config
+
+    known = getattr(getattr(config, "KernelConfig", None), "__dataclass_fields__", {})
+    return {"kernel_config": {"enable_jit_warmup": False}} if "enable_jit_warmup" in known else {}
 
 
 def memory_hint(error: Exception, settings: VllmSettings) -> str:

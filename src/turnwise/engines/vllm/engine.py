@@ -31,7 +31,7 @@ from turnwise.engines.vllm.calls import (
     start,
     unless_dead,
 )
-from turnwise.engines.weight_transfer import lay_out, write_adapter
+from turnwise.engines.weight_transfer import Block, lay_out, write_adapter
 from turnwise.protocols import Adapter, EngineDown
 from turnwise.types import Completion, Sampling
 
@@ -53,6 +53,7 @@ class VllmEngine:
     def __init__(self, model: str | Path, settings: VllmSettings, *, version: int = 0) -> None:
         self._model, self._settings = str(model), settings
         self._published = Published(0, version)
+        self._spare: Block | None = None  # memory for the next publication
         self._running: _RunningVllm | None = None
         self._starting: asyncio.Task[_RunningVllm] | None = None
         self._num_starts_in_vain = 0
@@ -177,8 +178,13 @@ class VllmEngine:
         self._open.clear()
         try:
             await self._quiet.wait()
-            block = await asyncio.to_thread(lay_out, weights)
-            await self._take(Published(next(self._numbers), version, block))
+            spare, self._spare = self._spare, None
+            block = await asyncio.to_thread(lay_out, weights, spare)
+            try:
+                await self._take(Published(next(self._numbers), version, block))
+            finally:
+                if self._published.block is not block:  # refused
+                    self._spare = block
         finally:
             self._open.set()
 
@@ -198,8 +204,7 @@ class VllmEngine:
             await self._discard(running)  # may be half loaded: the next request restarts vLLM with `before`
             raise EngineDown(f"vLLM could not take version {published.version}: {error}") from None
         self._published = published
-        if before.block is not None:
-            before.block.close()
+        self._spare = before.block
         await self._started()
         if before.adapter is not None:
             self._retired = before
@@ -275,8 +280,8 @@ class VllmEngine:
             await end(llm)
             del llm
             gc.collect()  # vLLM's object is in reference cycles; collected at interpreter exit, it complains
-        if self._published.block is not None:
-            self._published.block.close()
+        for block in filter(None, (self._published.block, self._spare)):
+            block.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _started(self) -> _RunningVllm:

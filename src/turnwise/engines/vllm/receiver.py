@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
-from turnwise.engines.weight_transfer import Table, read_block
+from turnwise.engines.weight_transfer import PinnedBlocks, Table, read_block
+
+_blocks = PinnedBlocks()  # not the mixin's: vLLM calls no constructor of it
 
 
 class Receiver:
@@ -18,7 +20,10 @@ class Receiver:
 
     def take_weights(self, path: str, table: Table) -> None:
         """Load weights, named as in transformers, from the block of memory at `path`."""
-        self.model_runner.reload_weights(weights_iterator=read_block(path, table))
+        weights = _blocks.read(path, table) if torch.cuda.is_available() else read_block(path, table)
+        self.model_runner.reload_weights(weights_iterator=weights)
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # the block may be written again when this returns
 
     def held_bytes(self) -> dict[str, int]:
         caches = {id(tensor): tensor for tensor in _tensors(getattr(self.model_runner, "kv_caches", ()))}
