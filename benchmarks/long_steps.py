@@ -262,6 +262,7 @@ def terms_of(options: argparse.Namespace, side: str) -> LongTerms:
         memory_share=options.memory_share,
         tokens_per_microbatch=options.tokens,
         rows=options.rows,
+        settings=tuple(options.set),
         **shape,
     )
 
@@ -280,6 +281,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, help="per step, each played 8 times; 16 by default")
     parser.add_argument("--memory-share", type=float, default=0.45, help="share of the GPU for vLLM")
     parser.add_argument("--tokens", type=int, default=32_768, help="turnwise: tokens per micro-batch")
+    parser.add_argument("--set", action="append", default=[], help="turnwise: a setting, KEY=VALUE")
     parser.add_argument("--rows", type=int, default=2, help="TRL: episodes per micro-batch")
     parser.add_argument("--side-seconds", type=float, default=600, help="time limit of a side")
     parser.add_argument("--out", type=Path, default=Path("runs/long_steps"))

@@ -54,6 +54,8 @@ class LongTerms:
     """Servers of every episode, one process each; only the first one's tool is called."""
     engine: str = "vllm"
     """turnwise: the engine's kind."""
+    settings: tuple[str, ...] = ()
+    """turnwise: further settings of its recipe."""
 
     @property
     def num_episodes(self) -> int:
@@ -98,7 +100,9 @@ class LongTerms:
 
 def read_terms() -> LongTerms:
     found = json.loads(Path(os.environ[TERMS_VARIABLE]).read_text())
-    return LongTerms(**{**found, "latencies": tuple(found["latencies"])})
+    return LongTerms(
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+    )
 
 
 class Script:

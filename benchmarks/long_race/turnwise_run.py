@@ -99,7 +99,7 @@ def recipe_of(terms: LongTerms, mode: str) -> Recipe:
         del keys["engine.vllm.gpu_memory_utilization"]
     elif terms.device == "cpu":  # a rehearsal
         keys |= {"engine.vllm.cache_gib": 0.25, "engine.vllm.eager": "true"}
-    return load_recipe(None, [f"{key}={value}" for key, value in keys.items()])
+    return load_recipe(None, [*(f"{key}={value}" for key, value in keys.items()), *terms.settings])
 
 
 def write_inputs(terms: LongTerms) -> None:
