@@ -197,10 +197,12 @@ class RenderedChat:
         Defusing should be enough; the comparison with harmless contents covers unknown templates and
         tokenizers. `key` identifies everything but the contents: the harmless special ids are cached by it.
         """
+        if key in self._skeletons:
+            ids = render([self._guard.defuse_strings(content) for content in contents])
+            if self._guard.structure_of(ids) == self._skeletons[key]:
+                return tuple(ids)
         ids = render([self._guard.defuse(content) for content in contents])
         structure = self._guard.structure_of(ids)
-        if key is not None and structure == self._skeletons.get(key):
-            return tuple(ids)
         skeleton = self._guard.structure_of(render(["x"] * len(contents)))
         if key is not None:
             _make_room(self._skeletons)
