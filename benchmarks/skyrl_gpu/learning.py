@@ -52,11 +52,13 @@ SIZES = {"embedded": Sizes(1024, 2e-4, 10, 8, 5), "smollm2": Sizes(3072, 2e-5, 1
 
 def write_inputs(out: Path, model: str, device: str) -> Path:
     """Write the tasks, the recipe and the model to `out`; SmolLM2 learns from demonstrations first."""
+    sizes = asdict(SIZES[model])
+    values = sizes | {
+        "dtype": "float32" if device == "cpu" else "bfloat16",
+        "tokens_per_microbatch": 16 * sizes["tokens_per_episode"],  # SkyRL pads its rows
+    }
     recipe = out / "recipe.toml"
-    dtype = "float32" if device == "cpu" else "bfloat16"
-    recipe.write_text(
-        Template((HERE / "recipe.toml").read_text()).substitute(asdict(SIZES[model]), dtype=dtype)
-    )
+    recipe.write_text(Template((HERE / "recipe.toml").read_text()).substitute(values))
     if model == "embedded":
         write_tasks(out)
         untie(EMBEDDED_FOLDER, out / "model")
