@@ -49,7 +49,6 @@ def turnwise(
     """The command by a `python` that has imported what it needs, or by the one given."""
     if python is None:
         python = warm.light if args[0] in ("tools", "call") else warm.heavy
-    warm.share_world(cwd)
     inherited = {"PATH": os.environ["PATH"], "HOME": str(cwd), "COLUMNS": str(columns)}
     inherited["XDG_STATE_HOME"] = os.environ["XDG_STATE_HOME"]  # runs that the tests made are this user's
     done = subprocess.run(
