@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.test_cli import turnwise
 from turnwise.rewards import is_success
 from turnwise.rollout.store import read_episodes
@@ -17,6 +18,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "conversations.md"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    warm.share_world(tmp_path)
     examples = re.findall(r"```json\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
     for name, example in zip(("talk", "spoken"), examples, strict=True):
         (tmp_path / f"{name}.jsonl").write_text(f"{json.dumps(json.loads(example))}\n")

@@ -20,10 +20,12 @@ CPU = Machine("cpu", 16.0)
 
 
 def test_the_files_for_the_built_in_servers_pass_a_dry_run(tmp_path: Path) -> None:
+    warm.share_world(tmp_path)
     made = turnwise("init", "mine", cwd=tmp_path, env={"DEVICE_TYPE": "cpu"})
     assert made.code == 0, made.err
     assert {file.name for file in (tmp_path / "mine").iterdir()} == NAMES
     assert "model: embedded" in made.out
+    warm.share_world(tmp_path / "mine")
     checked = turnwise("train", "--dry-run", "recipe.toml", cwd=tmp_path / "mine")
     assert (checked.code, checked.err) == (0, "")
     assert "3 train; 5 servers" in checked.out

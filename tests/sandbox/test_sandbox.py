@@ -84,6 +84,15 @@ async def test_executions_run_at_the_same_time() -> None:
             await long
 
 
+async def test_a_second_worker_starts_only_when_the_first_is_busy() -> None:
+    async with sandboxed(num_workers=2) as sandbox:
+        for _ in range(3):
+            await sandbox.run("1")
+        assert len(zygote_pids()) == 1
+        await asyncio.gather(*(sandbox.run("1") for _ in range(4)))
+        assert len(zygote_pids()) == 2
+
+
 async def test_the_cpu_limit_holds_where_the_wall_limit_is_far() -> None:
     async with sandboxed(cpu_seconds=1, wall_seconds=30) as sandbox:
         execution = await sandbox.run("print('x', flush=True)\nwhile True: pass")

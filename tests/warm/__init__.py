@@ -82,17 +82,25 @@ def built_in(environ: Mapping[str, str]) -> tuple[ServerSpec, ...]:
 
 
 @functools.cache
-def _cache() -> Path:
-    """A cache folder with the embedded world, one for this process."""
+def _world() -> Path:
+    """The file of the embedded world, one for this process."""
     folder = Path(tempfile.mkdtemp(prefix="warm-cache-"))
     atexit.register(shutil.rmtree, folder)
-    open_world(0, cache_dir=folder / "turnwise")
-    return folder
+    open_world(0, cache_dir=folder)
+    [file] = folder.iterdir()
+    return file
 
 
 def share_world(home: Path) -> None:
-    """Put the embedded world into a new home, where every server of the first command would make it."""
-    (home / ".cache").symlink_to(_cache())
+    """Put the embedded world into a home, where every server of the first command would make it."""
+    place = home / ".cache" / "turnwise" / _world().name
+    if place.exists():
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        place.hardlink_to(_world())
+    except OSError:  # on another file system
+        shutil.copyfile(_world(), place)
 
 
 def light() -> str:

@@ -1,4 +1,4 @@
-"""The sandbox: a few warm workers, every execution in a clean process."""
+"""The sandbox: a warm worker, others once it is busy, every execution in a clean process."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -30,8 +30,9 @@ class Sandbox:
         self._walls = walls
         self._packages = packages
         self._kind = Kind.NONE
-        self._idle: asyncio.Queue[Worker | None] = asyncio.Queue()
-        """None stands for a lost worker that could not be replaced yet."""
+        self._places = asyncio.Semaphore(num_workers)
+        self._idle: list[Worker] = []
+        """The last one used is the next one used. A place without a worker gets one when it is needed."""
 
     @property
     def num_workers(self) -> int:
@@ -43,15 +44,15 @@ class Sandbox:
         if walls.kind is Kind.NONE:
             raise NoIsolation(f"Python code cannot be run safely here: {walls.detail}")
         self._kind = walls.kind
-        for _ in range(self._num_workers):
-            self._idle.put_nowait(Worker(self._kind, self._limits, self._packages))
+        # Others start when all are busy: each imports numpy and pandas, and most servers need only one.
+        self._idle.append(self._start())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        workers = [self._idle.get_nowait() for _ in range(self._idle.qsize())]
-        await asyncio.gather(*(worker.close() for worker in workers if worker is not None))
+        await asyncio.gather(*(worker.close() for worker in self._idle))
+        self._idle.clear()
 
     async def run(
         self, code: str, variables: Mapping[str, Any] | None = None, *, result_names: Sequence[str] = ()
@@ -69,25 +70,30 @@ class Sandbox:
     async def _run(
         self, sources: Sequence[str], variables: Mapping[str, Any], result_names: Sequence[str]
     ) -> Execution:
-        worker = await self._idle.get()
-        try:
-            if worker is None or not worker.is_alive:
-                worker = self._replace(worker)
-            return await worker.run(sources, variables, result_names)
-        except BaseException:
-            # a cancelled or failed worker may still run the code: kill it and start a new one
-            worker = self._try_replace(worker)
-            raise
-        finally:
-            self._idle.put_nowait(worker)
+        async with self._places:
+            worker = self._idle.pop() if self._idle else None
+            try:
+                if worker is None or not worker.is_alive:
+                    worker = self._replace(worker)
+                return await worker.run(sources, variables, result_names)
+            except BaseException:
+                # a cancelled or failed worker may still run the code: kill it and start a new one
+                worker = self._try_replace(worker)
+                raise
+            finally:
+                if worker is not None:
+                    self._idle.append(worker)
 
     def _replace(self, lost: Worker | None) -> Worker:
         if lost is not None:
             lost.kill()
-        return Worker(self._kind, self._limits, self._packages)
+        return self._start()
 
     def _try_replace(self, lost: Worker | None) -> Worker | None:
         try:
             return self._replace(lost)
         except SandboxDown:
             return None
+
+    def _start(self) -> Worker:
+        return Worker(self._kind, self._limits, self._packages)
