@@ -82,7 +82,9 @@ def _recipes(folder: Path) -> str:
 
 def _sizes(plan: MemoryPlan) -> str:
     sizes = plan.sizes
-    recomputed = ", recomputed" if sizes.gradient_checkpointing else ""
+    setting = sizes.gradient_checkpointing
+    number = "" if isinstance(setting, bool) else f"{setting} of {plan.num_layers} layers "
+    recomputed = f", {number}recomputed" if setting else ""
     return f"{sizes.tokens_per_microbatch:,} tokens{recomputed}; {sizes.num_parallel_episodes} episodes"
 
 

@@ -1,6 +1,7 @@
 """The sizes of a run are found from its memory plan, and a key that the recipe sets is kept."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 from tests.planning.shaped import QWEN3, QWEN3_06B, shallow
 from turnwise.cli import app
 from turnwise.config import DEFAULT_SIZES, Recipe, Sizes, load_recipe
-from turnwise.planning import MemoryPlan, UnsupportedArchitecture, find_sizes, plan_memory
+from turnwise.planning import MemoryPlan, UnsupportedArchitecture, find_sizes, plan_memory, sizes_line
 from turnwise.planning.memory import outline_models
 from turnwise.planning.passes import training_memory
 from turnwise.planning.sizing import CPU_SHARE, MARGIN
@@ -74,8 +75,28 @@ def test_layers_are_recomputed_only_if_one_episode_does_not_fit_without(tmp_path
     config = shallow(QWEN3_06B, 8)
     assert found(tmp_path, 8, config=config).sizes.gradient_checkpointing
     plan = found(tmp_path, 16, config=config)
-    assert not plan.sizes.gradient_checkpointing
+    assert plan.sizes.gradient_checkpointing is False
     assert plan.sizes.tokens_per_microbatch >= 4096
+
+
+def test_the_fewest_layers_are_recomputed_with_which_one_episode_fits(tmp_path: Path) -> None:
+    plan = found(tmp_path, 8, config=shallow(QWEN3_06B, 9))
+    number = plan.sizes.gradient_checkpointing
+    assert number is not True
+    assert 1 <= number < 9
+    assert plan.num_bytes <= (1 - MARGIN) * 8 * GB
+    assert f"recomputation of {number} of 9 layers" in sizes_line(plan)
+    [why] = [part.why for part in plan.parts if part.name == "activations"]
+    assert f"{number} of 9 layers recomputed" in why
+    fewer = replace(plan.sizes, gradient_checkpointing=number - 1)
+    sized = recipe(tmp_path, shallow(QWEN3_06B, 9), *GPU).with_sizes(fewer)
+    assert plan_memory(sized, "cuda").num_bytes > (1 - MARGIN) * 8 * GB
+    assert found(tmp_path, 6, config=shallow(QWEN3_06B, 9)).sizes.gradient_checkpointing is True
+
+
+def test_more_recomputed_layers_than_the_model_has_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"policy\.gradient_checkpointing is 3, but the model has 2 layers"):
+        found(tmp_path, 8, "policy.gradient_checkpointing=3")
 
 
 def test_a_key_that_is_set_is_kept(tmp_path: Path) -> None:
@@ -111,7 +132,8 @@ def test_every_process_gets_the_sizes_of_its_share(tmp_path: Path) -> None:
         found(tmp_path, 8, *keys, f"hardware.strategy={strategy}") for strategy in ("data_parallel", "fsdp2")
     )
     assert sharded.fits
-    assert sharded.sizes.tokens_per_microbatch > whole.sizes.tokens_per_microbatch
+    assert sharded.sizes.cache_tokens > whole.sizes.cache_tokens
+    assert sharded.sizes.gradient_checkpointing is not True
     assert sharded.sizes.num_parallel_episodes <= 64, "a process plays 4 of 16 groups"
 
 

@@ -1,7 +1,7 @@
 """The recipe sections for training: tuned parameters, algorithm, optimizer and updates."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -24,9 +24,10 @@ class PolicyConfig(BaseModel):
     lora_tokens: tuple[int, ...] | None = None
     """Ids of tokens whose rows in the embeddings and the head are trained with the adapters. Unset: the
     tokens that open and close a tool call, if the model has hardly been trained on them."""
-    gradient_checkpointing: bool | None = None
-    """Recompute activations in the backward pass: far less memory for a third more time. Unset: true if the
-    memory plan finds that one episode does not fit without it."""
+    gradient_checkpointing: bool | Annotated[int, Field(ge=0)] | None = None
+    """Recompute activations in the backward pass: far less memory for a third more time. true: of all layers;
+    a number: of so many layers, the first ones. Unset: the fewest layers with which one episode fits, found
+    from the memory plan."""
 
 
 class KLConfig(BaseModel):

@@ -22,6 +22,7 @@ from turnwise.planning.passes import (
 )
 from turnwise.planning.sharded import gathered_bytes, sharding_of
 from turnwise.runtime.devices import Memory, check_tensors, choose_device
+from turnwise.training.model.network import count_recomputed, repeated_layers
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,8 @@ class MemoryPlan:
     """The number of processes; the plan is that of one process."""
     sizes: Sizes = DEFAULT_SIZES
     """The sizes that the plan is for."""
+    num_layers: int = 0
+    """The model's layers that can be recomputed."""
 
     @property
     def num_bytes(self) -> int:
@@ -91,6 +94,7 @@ def outline_models(recipe: Recipe) -> RecipeModels:
     """Raises ValueError for a mistake in the recipe, UnsupportedArchitecture for one that is not planned."""
     of_users = recipe.of_users()
     policy = _measured_policy(recipe)
+    count_recomputed(policy.model, recipe.sizes.gradient_checkpointing)
     return RecipeModels(policy, None if of_users is None else _measured_policy(of_users))
 
 
@@ -127,7 +131,14 @@ def plan_memory(
     context = getattr(policy.model.config.get_text_config(), "max_position_embeddings", None)
     nonempty = tuple(part for part in parts if part.num_bytes)
     return MemoryPlan(
-        device, policy.num_parameters, context, nonempty, memory, sharding.num_processes, recipe.sizes
+        device,
+        policy.num_parameters,
+        context,
+        nonempty,
+        memory,
+        sharding.num_processes,
+        recipe.sizes,
+        len(repeated_layers(policy.model)),
     )
 
 
@@ -218,8 +229,11 @@ def _transient_part(recipe: Recipe, policy: SizedModel, device: str) -> MemoryPa
     training = training_memory(policy, recipe, device)
     activations = _peak_activations(policy, training, device)
     why = f"{training.num_tokens:,} tokens at a time (update.tokens_per_microbatch)"
-    if recipe.sizes.gradient_checkpointing:
-        why += ", recomputed"
+    num_layers = len(repeated_layers(policy.model))
+    num_recomputed = count_recomputed(policy.model, recipe.sizes.gradient_checkpointing)
+    if num_recomputed:
+        part = f"{num_recomputed} of {num_layers} layers "
+        why += f", {part if num_recomputed < num_layers else ''}recomputed"
     # torch's foreach AdamW takes the roots of all second moments at once
     stepping = sharding_of(recipe).share("optimizer", 4 * policy.num_trained)
     merging = 0
