@@ -17,6 +17,7 @@ from turnwise.planning.memory import outline_models
 from turnwise.planning.passes import training_memory
 from turnwise.planning.sizing import CPU_SHARE, MARGIN
 from turnwise.runtime.devices import Memory
+from turnwise.training.update.offload import slot_bytes
 
 GB = 10**9
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -179,9 +180,34 @@ def test_one_recipe_fits_gpus_of_every_size(tmp_path: Path, name: str) -> None:
 def test_full_tuning_that_does_not_fit_is_refused_with_its_largest_part(tmp_path: Path) -> None:
     shallow(QWEN3["Qwen3-8B"], 4).save_pretrained(tmp_path)  # two billion weights, 16 bytes each
     command = ["doctor", "--plan", "gpu_lora", "--memory", "24", "--set", f"model.path={tmp_path}"]
-    result = CliRunner().invoke(app, [*command, "--set", "policy.tuning=full"])
+    command += ["--set", "policy.tuning=full"]
+    result = CliRunner().invoke(app, [*command, "--set", "optimizer.offload=false"])
     assert result.exit_code == 1
     assert "largest is optimizer: policy.tuning = 'lora'" in result.stdout
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0
+    assert "GiB of the optimizer in host memory" in result.stdout
+
+
+def test_the_optimizer_is_in_host_memory_only_if_nothing_else_fits(tmp_path: Path) -> None:
+    config = shallow(QWEN3_06B, 8)
+    plans = {
+        gigabytes: found(tmp_path, gigabytes, "policy.tuning=full", config=config) for gigabytes in (8, 12)
+    }
+    assert all(plan.fits for plan in plans.values())
+    assert plans[12].sizes.gradient_checkpointing is not False, "recomputation comes first"
+    assert (plans[12].sizes.offload, plans[12].host_bytes) == (False, 0)
+    assert plans[8].sizes.offload
+    assert plans[8].host_bytes == 12 * plans[8].num_parameters
+    [part] = [part for part in plans[8].parts if part.name == "optimizer"]
+    assert part.num_bytes == slot_bytes(plans[8].num_parameters)
+    assert "3.38 GB in host memory" in part.why
+    kept = found(tmp_path, 8, "policy.tuning=full", "optimizer.offload=false", config=config)
+    assert not kept.sizes.offload
+    assert not kept.fits
+    sized = find_sizes(recipe(tmp_path, config, *GPU, "policy.tuning=full"), plans[8].memory).recipe
+    assert sized.optimizer.offload is True, "stored with the run"
+    assert not sized.lacks_sizes
 
 
 def test_the_gpu_recipes_set_no_size() -> None:

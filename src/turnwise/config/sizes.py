@@ -17,6 +17,8 @@ class Sizes:
     """Of vLLM; without effect if `cache_gib` is not None."""
     cache_gib: float | None = None
     """Of vLLM."""
+    offload: bool = False
+    """Whether the optimizer is in host memory."""
 
 
 DEFAULT_SIZES = Sizes()

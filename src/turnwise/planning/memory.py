@@ -23,6 +23,7 @@ from turnwise.planning.passes import (
 from turnwise.planning.sharded import gathered_bytes, sharding_of
 from turnwise.runtime.devices import Memory, check_tensors, choose_device
 from turnwise.training.model.network import count_recomputed, repeated_layers
+from turnwise.training.update.offload import slot_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +66,8 @@ class MemoryPlan:
     """The sizes that the plan is for."""
     num_layers: int = 0
     """The model's layers that can be recomputed."""
+    host_bytes: int = 0
+    """What one process holds of its optimizer in host memory; not among the parts."""
 
     @property
     def num_bytes(self) -> int:
@@ -139,6 +142,7 @@ def plan_memory(
         sharding.num_processes,
         recipe.sizes,
         len(repeated_layers(policy.model)),
+        _optimizer_bytes(policy) if is_trained and recipe.sizes.offload else 0,
     )
 
 
@@ -211,9 +215,13 @@ def _training_parts(recipe: Recipe, policy: SizedModel, device: str) -> Iterator
     )
     num_trained, trained_bytes = policy.num_trained, policy.trained_bytes
     yield MemoryPart("gradients", 4 * num_trained, f"of {num_trained / 1e6:,.1f} million, float32")
-    copies = 4 * num_trained if trained_bytes < 4 * num_trained else 0
-    why = "AdamW's moments and a float32 copy" if copies else "AdamW's moments"
-    yield MemoryPart("optimizer", 8 * num_trained + copies, why)
+    optimizer_bytes = _optimizer_bytes(policy)
+    has_copy = trained_bytes < 4 * num_trained
+    why = "AdamW's moments and a float32 copy" if has_copy else "AdamW's moments"
+    if recipe.sizes.offload:
+        why = f"{optimizer_bytes / 1e9:.2f} GB in host memory, a piece at a time here (optimizer.offload)"
+        optimizer_bytes = slot_bytes(num_trained)
+    yield MemoryPart("optimizer", optimizer_bytes, why)
     reference = recipe.reference.kind
     is_kept = reference in ("hard", "ema") or (reference == "frozen" and recipe.policy.tuning == "full")
     reference_bytes = _reference_bytes(recipe, policy)
@@ -235,7 +243,8 @@ def _transient_part(recipe: Recipe, policy: SizedModel, device: str) -> MemoryPa
         part = f"{num_recomputed} of {num_layers} layers "
         why += f", {part if num_recomputed < num_layers else ''}recomputed"
     # torch's foreach AdamW takes the roots of all second moments at once
-    stepping = sharding_of(recipe).share("optimizer", 4 * policy.num_trained)
+    num_roots = 0 if recipe.sizes.offload else policy.num_trained
+    stepping = sharding_of(recipe).share("optimizer", 4 * num_roots)
     merging = 0
     if recipe.policy.tuning == "lora" and not recipe.publishes_adapters and recipe.engine.kind != "scripted":
         # weights are merged one after another, but a remote engine is sent all of them at once
@@ -251,6 +260,12 @@ def _transient_part(recipe: Recipe, policy: SizedModel, device: str) -> MemoryPa
         MemoryPart("reference's move", moving, "a copy to compare it with"),
     )
     return max(moments, key=lambda part: part.num_bytes)
+
+
+def _optimizer_bytes(policy: SizedModel) -> int:
+    """Moments, and a float32 copy of narrower parameters."""
+    has_copy = policy.trained_bytes < 4 * policy.num_trained
+    return (12 if has_copy else 8) * policy.num_trained
 
 
 def _reference_bytes(recipe: Recipe, policy: SizedModel) -> int:

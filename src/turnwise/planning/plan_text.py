@@ -11,7 +11,7 @@ def sizes_line(plan: MemoryPlan) -> str:
     planned = f"{_gib(plan.num_bytes)} GiB planned"
     if plan.memory is not None:
         planned = f"{_gib(plan.num_bytes)} of {_gib(plan.memory.total)} GiB planned"
-    return f"{', '.join([*_words(plan.sizes, plan.num_layers), *_cache(plan)])}; {planned}"
+    return f"{', '.join([*_words(plan.sizes, plan.num_layers), *_cache(plan), *_host(plan)])}; {planned}"
 
 
 def step_sizes_line(sizes: Sizes) -> str:
@@ -40,6 +40,11 @@ def _cache(plan: MemoryPlan) -> Iterator[str]:
         yield f"{plan.sizes.cache_gib:.1f} GiB of cache"
     elif VLLM in parts:
         yield f"{plan.sizes.gpu_memory_utilization:g} of the GPU for vLLM"
+
+
+def _host(plan: MemoryPlan) -> Iterator[str]:
+    if plan.host_bytes:
+        yield f"{_gib(plan.host_bytes)} GiB of the optimizer in host memory"
 
 
 def _gib(num_bytes: int) -> str:

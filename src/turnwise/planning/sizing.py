@@ -101,7 +101,15 @@ class _Search:
         self._longest = recipe.rollout.tokens_per_episode
 
     def result(self) -> SizedRecipe:
+        """Layers are recomputed before the optimizer is moved to host memory, which costs more time."""
         largest = self._largest()
+        found = self._found(largest)
+        may_offload = self._device == "cuda" and self._is_trained and self._recipe.can_offload
+        if may_offload and found.plan.num_bytes > self._room:
+            return self._found(self._chosen(largest, offload=True))
+        return found
+
+    def _found(self, largest: Sizes) -> SizedRecipe:
         if self._fits(largest):
             return self._sized(largest)
         left = self._room - self._held_bytes(largest)
