@@ -171,7 +171,7 @@ def _unlock(tensors: Sequence[Tensor]) -> None:
 
 
 def _new_slots(largest: int, device: torch.device) -> Tensor:
-    """[slot, tensor, number]: memory for the pieces, with room beside it for a piece's square roots."""
+    """[slot, tensor, number]: memory for the pieces; as much as a piece's square roots need is left free."""
 
     def allocate() -> Tensor:
         size = min(PIECE, largest)
