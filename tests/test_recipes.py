@@ -29,6 +29,7 @@ HARDWARE = {
     "model.dtype",
     "model.quantisation",
     "policy.gradient_checkpointing",
+    "optimizer.offload",
     "update.tokens_per_microbatch",
 }
 """With all of [engine] the keys that say what a run is made on, and change nothing of what is learned."""

@@ -21,7 +21,7 @@ ALONE = """
 seed=7 model.path=Qwen/Qwen3-4B model.dtype=bfloat16 engine.max_batch=7
 engine.vllm.gpu_memory_utilization=0.7 engine.vllm.eager=true rollout.group_size=3
 rollout.tokens_per_episode=999 rollout.temperature=0.7 rollout.dynamic_sampling=false policy.tuning=full
-policy.lora_rank=3 policy.lora_alpha=3 policy.gradient_checkpointing=true
+policy.lora_rank=3 policy.lora_alpha=3 policy.gradient_checkpointing=12
 algorithm.advantage=rloo algorithm.loss=gspo algorithm.aggregation=prompt algorithm.clip_low=0.3
 algorithm.clip_high=0.3 algorithm.clip_dual=3 algorithm.correction=none algorithm.correction_cap=3
 algorithm.entropy_bonus=0.1 algorithm.gamma=0.9 algorithm.lam=0.9 algorithm.kl.coefficient=0.5

@@ -41,15 +41,17 @@ def rendered(folder: Path) -> dict[str, str]:
 
 
 def rendered_gpus(folder: Path) -> dict[str, str]:
-    """The block with all models on all GPUs."""
-    return {"gpus": _gpus(folder)}
+    """The blocks with all models on all GPUs."""
+    return {"gpus": _gpus(folder), "full": _gpus(folder, "policy.tuning=full")}
 
 
 def replaced(page: str, blocks: dict[str, str]) -> str:
     """The page with these blocks between their markers."""
     for name, text in blocks.items():
-        pattern = rf"(<!-- plan: {name} -->\n).*?(\n<!-- end -->)"
-        page, count = re.subn(pattern, lambda match, text=text: match[1] + text + match[2], page, flags=re.S)
+        pattern = rf"(<!-- plan: {name} -->\n).*?(<!-- end -->)"
+        page, count = re.subn(
+            pattern, lambda match, text=text: f"{match[1]}{text}\n{match[2]}", page, flags=re.S
+        )
         assert count == 1, f"docs/guides/hardware.md has no block {name!r}"
     return page
 
@@ -82,17 +84,20 @@ def _recipes(folder: Path) -> str:
 
 def _sizes(plan: MemoryPlan) -> str:
     sizes = plan.sizes
-    recomputed = ", recomputed" if sizes.gradient_checkpointing else ""
-    return f"{sizes.tokens_per_microbatch:,} tokens{recomputed}; {sizes.num_parallel_episodes} episodes"
+    setting = sizes.gradient_checkpointing
+    number = "" if isinstance(setting, bool) else f"{setting} of {plan.num_layers} layers "
+    recomputed = f", {number}recomputed" if setting else ""
+    host = f"; {plan.host_bytes / GB:.0f} GB in host memory" if plan.host_bytes else ""
+    return f"{sizes.tokens_per_microbatch:,} tokens{recomputed}; {sizes.num_parallel_episodes} episodes{host}"
 
 
-def _gpus(folder: Path) -> str:
+def _gpus(folder: Path, *more: str) -> str:
     lines = [
         f"| `gpu_lora.toml` with | {' | '.join(f'{size} GB' for size in GPU_GIGABYTES)} |",
         "|---" * (1 + len(GPU_GIGABYTES)) + "|",
     ]
     for name, shape in QWEN3.items():
-        overrides = ["model.device=cuda", f"model.path={_saved(shape, folder)}"]
+        overrides = ["model.device=cuda", f"model.path={_saved(shape, folder)}", *more]
         recipe = load_recipe(ROOT / "recipes" / "gpu_lora.toml", overrides)
         plans = [plan_for_recipe(recipe, Memory(size * GB, size * GB)) for size in GPU_GIGABYTES]
         cells = [_sizes(plan) if plan.fits else "does not fit" for plan in plans]

@@ -26,11 +26,11 @@ def measured(recipe: Recipe) -> PassMemory:
 
 
 @pytest.mark.parametrize("tuning", ["lora", "full"])
-@pytest.mark.parametrize("is_recomputed", ["false", "true"])
+@pytest.mark.parametrize("recomputed", ["false", "1", "4", "8", "true"])
 def test_a_few_layers_give_the_memory_of_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tuning: str, is_recomputed: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tuning: str, recomputed: str
 ) -> None:
-    keys = {"policy.tuning": tuning, "policy.gradient_checkpointing": is_recomputed}
+    keys = {"policy.tuning": tuning, "policy.gradient_checkpointing": recomputed}
     recipe = recipe_of(tmp_path, shallow(QWEN3_06B, NUM_LAYERS), **keys)
     found = measured(recipe)
     monkeypatch.setattr(few_layers, "FEW", (NUM_LAYERS, NUM_LAYERS))
@@ -57,9 +57,10 @@ def test_layers_that_differ_are_all_measured(tmp_path: Path) -> None:
     model = outline_models(recipe).policy.model
     numbers: list[int] = []
 
-    def measure() -> few_layers.HeldBytes:
+    def measure(num_recomputed: int) -> few_layers.HeldBytes:
         numbers.append(model.config.num_hidden_layers)
+        assert num_recomputed == 4
         return few_layers.HeldBytes(1, 1, 1)
 
-    few_layers.by_layers(model, measure)
+    few_layers.by_layers(model, 4, measure)
     assert numbers == [NUM_LAYERS]

@@ -1,6 +1,7 @@
 """The sizes of a run are found from its memory plan, and a key that the recipe sets is kept."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ from typer.testing import CliRunner
 from tests.planning.shaped import QWEN3, QWEN3_06B, shallow
 from turnwise.cli import app
 from turnwise.config import DEFAULT_SIZES, Recipe, Sizes, load_recipe
-from turnwise.planning import MemoryPlan, UnsupportedArchitecture, find_sizes, plan_memory
+from turnwise.planning import MemoryPlan, UnsupportedArchitecture, find_sizes, plan_memory, sizes_line
 from turnwise.planning.memory import outline_models
 from turnwise.planning.passes import training_memory
 from turnwise.planning.sizing import CPU_SHARE, MARGIN
 from turnwise.runtime.devices import Memory
+from turnwise.training.update.offload import slot_bytes
 
 GB = 10**9
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -74,8 +76,28 @@ def test_layers_are_recomputed_only_if_one_episode_does_not_fit_without(tmp_path
     config = shallow(QWEN3_06B, 8)
     assert found(tmp_path, 8, config=config).sizes.gradient_checkpointing
     plan = found(tmp_path, 16, config=config)
-    assert not plan.sizes.gradient_checkpointing
+    assert plan.sizes.gradient_checkpointing is False
     assert plan.sizes.tokens_per_microbatch >= 4096
+
+
+def test_the_fewest_layers_are_recomputed_with_which_one_episode_fits(tmp_path: Path) -> None:
+    plan = found(tmp_path, 8, config=shallow(QWEN3_06B, 9))
+    number = plan.sizes.gradient_checkpointing
+    assert number is not True
+    assert 1 <= number < 9
+    assert plan.num_bytes <= (1 - MARGIN) * 8 * GB
+    assert f"recomputation of {number} of 9 layers" in sizes_line(plan)
+    [why] = [part.why for part in plan.parts if part.name == "activations"]
+    assert f"{number} of 9 layers recomputed" in why
+    fewer = replace(plan.sizes, gradient_checkpointing=number - 1)
+    sized = recipe(tmp_path, shallow(QWEN3_06B, 9), *GPU).with_sizes(fewer)
+    assert plan_memory(sized, "cuda").num_bytes > (1 - MARGIN) * 8 * GB
+    assert found(tmp_path, 6, config=shallow(QWEN3_06B, 9)).sizes.gradient_checkpointing is True
+
+
+def test_more_recomputed_layers_than_the_model_has_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"policy\.gradient_checkpointing is 3, but the model has 2 layers"):
+        found(tmp_path, 8, "policy.gradient_checkpointing=3")
 
 
 def test_a_key_that_is_set_is_kept(tmp_path: Path) -> None:
@@ -111,7 +133,8 @@ def test_every_process_gets_the_sizes_of_its_share(tmp_path: Path) -> None:
         found(tmp_path, 8, *keys, f"hardware.strategy={strategy}") for strategy in ("data_parallel", "fsdp2")
     )
     assert sharded.fits
-    assert sharded.sizes.tokens_per_microbatch > whole.sizes.tokens_per_microbatch
+    assert sharded.sizes.cache_tokens > whole.sizes.cache_tokens
+    assert sharded.sizes.gradient_checkpointing is not True
     assert sharded.sizes.num_parallel_episodes <= 64, "a process plays 4 of 16 groups"
 
 
@@ -157,9 +180,34 @@ def test_one_recipe_fits_gpus_of_every_size(tmp_path: Path, name: str) -> None:
 def test_full_tuning_that_does_not_fit_is_refused_with_its_largest_part(tmp_path: Path) -> None:
     shallow(QWEN3["Qwen3-8B"], 4).save_pretrained(tmp_path)  # two billion weights, 16 bytes each
     command = ["doctor", "--plan", "gpu_lora", "--memory", "24", "--set", f"model.path={tmp_path}"]
-    result = CliRunner().invoke(app, [*command, "--set", "policy.tuning=full"])
+    command += ["--set", "policy.tuning=full"]
+    result = CliRunner().invoke(app, [*command, "--set", "optimizer.offload=false"])
     assert result.exit_code == 1
     assert "largest is optimizer: policy.tuning = 'lora'" in result.stdout
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0
+    assert "GiB of the optimizer in host memory" in result.stdout
+
+
+def test_the_optimizer_is_in_host_memory_only_if_nothing_else_fits(tmp_path: Path) -> None:
+    config = shallow(QWEN3_06B, 8)
+    plans = {
+        gigabytes: found(tmp_path, gigabytes, "policy.tuning=full", config=config) for gigabytes in (8, 12)
+    }
+    assert all(plan.fits for plan in plans.values())
+    assert plans[12].sizes.gradient_checkpointing is not False, "recomputation comes first"
+    assert (plans[12].sizes.offload, plans[12].host_bytes) == (False, 0)
+    assert plans[8].sizes.offload
+    assert plans[8].host_bytes == 12 * plans[8].num_parameters
+    [part] = [part for part in plans[8].parts if part.name == "optimizer"]
+    assert part.num_bytes == slot_bytes(plans[8].num_parameters)
+    assert "3.38 GB in host memory" in part.why
+    kept = found(tmp_path, 8, "policy.tuning=full", "optimizer.offload=false", config=config)
+    assert not kept.sizes.offload
+    assert not kept.fits
+    sized = find_sizes(recipe(tmp_path, config, *GPU, "policy.tuning=full"), plans[8].memory).recipe
+    assert sized.optimizer.offload is True, "stored with the run"
+    assert not sized.lacks_sizes
 
 
 def test_the_gpu_recipes_set_no_size() -> None:

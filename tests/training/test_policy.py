@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -152,18 +153,36 @@ def test_values_are_of_the_state_before_every_own_token_and_at_the_end() -> None
         assert (scores.bootstrap_B[-1] - values[-1]).abs() < 1e-4
 
 
+@pytest.mark.parametrize(
+    ("setting", "expected_runs"),
+    [(0, (1, 1, 1)), (1, (2, 1, 1)), (2, (2, 2, 1)), (3, (2, 2, 2)), (True, (2, 2, 2))],
+)
 @both_tunings
-def test_gradient_checkpointing_changes_no_gradient(config: PolicyConfig) -> None:
+def test_gradient_checkpointing_changes_no_gradient(
+    config: PolicyConfig, setting: bool | int, expected_runs: tuple[int, ...]
+) -> None:
     """Also with the graphs of two adapters: a layer is recomputed with the adapter of its first pass."""
     value = ADAPTER if config.tuning == "lora" else ValueConfig()
     kept = noisy_policy(qwen3, config, value=value)
-    recomputed = noisy_policy(qwen3, config.model_copy(update={"gradient_checkpointing": True}), value=value)
-    calls = []
-    recomputed.model.get_submodule("model.layers.1.mlp").register_forward_pre_hook(lambda *_: calls.append(1))
+    recomputed = noisy_policy(
+        qwen3, config.model_copy(update={"gradient_checkpointing": setting}), value=value
+    )
+    calls = Counter[int]()
+    for number in range(3):
+        layer = recomputed.model.get_submodule(f"model.layers.{number}.mlp")
+        layer.register_forward_pre_hook(lambda *_, number=number: calls.update([number]))
     expected = gradients(kept, [family()], with_values=True)
     found = gradients(recomputed, [family()], with_values=True)
-    assert len(calls) == (4 if value is ADAPTER else 2)
+    num_passes = 2 if value is ADAPTER else 1
+    assert tuple(calls[number] for number in range(3)) == tuple(num_passes * runs for runs in expected_runs)
     assert largest_gap(expected, found) < 1e-6
+    with torch.no_grad():
+        assert recomputed.score(family()).logprobs_BT.equal(kept.score(family()).logprobs_BT)
+
+
+def test_a_policy_refuses_to_recompute_more_layers_than_it_has() -> None:
+    with pytest.raises(ValueError, match=r"policy\.gradient_checkpointing is 5, but the model has 3 layers"):
+        Policy(qwen3(), FULL.model_copy(update={"gradient_checkpointing": 5}))
 
 
 @pytest.mark.parametrize(("make", "config"), [(qwen3, LORA), (llama, FULL)], ids=["lora", "full"])

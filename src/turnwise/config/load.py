@@ -80,14 +80,19 @@ def _refuse_bools_for_numbers(section: type[BaseModel], data: Mapping[str, Any],
             for number, block in enumerate(value):
                 if isinstance(block, Mapping):
                     _refuse_bools_for_numbers(_BLOCKS[key], block, f"{name}.{number}.")
-        elif isinstance(value, bool) and {int, float} & _types_in(annotation):
+        elif isinstance(value, bool) and _is_number(annotation):
             raise ValueError(f"{name}: expected a number, got {str(value).lower()}")
 
 
+def _is_number(annotation: Any) -> bool:
+    """Whether a field may be a number and not a boolean."""
+    types = _types_in(annotation)
+    return bool({int, float} & types) and bool not in types
+
+
 def _types_in(annotation: Any) -> set[Any]:
-    """The types that a field may have, also those inside `int | None` and Annotated; none if bool is one."""
-    found = {annotation, *(part for inner in get_args(annotation) for part in _types_in(inner))}
-    return set() if bool in found else found
+    """The types that a field may have, also those inside `int | None` and Annotated."""
+    return {annotation, *(part for inner in get_args(annotation) for part in _types_in(inner))}
 
 
 def _read(path: Path) -> dict[str, Any]:

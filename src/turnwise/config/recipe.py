@@ -156,6 +156,11 @@ class Recipe(BaseModel):
                 f"hardware.strategy is {strategy!r}, which cannot shard a base with "
                 f"model.quantisation = {self.model.quantisation!r}: use 'data_parallel'"
             )
+        if strategy != "data_parallel" and self.optimizer.offload:
+            raise ValueError(
+                f"optimizer.offload is true, but hardware.strategy is {strategy!r}, which shards the "
+                "optimizer over GPUs: use 'data_parallel', or optimizer.offload = false"
+            )
         if strategy == "zero3" and self.model.dtype == "float16":
             raise ValueError("hardware.strategy is 'zero3', which needs model.dtype bfloat16 or float32")
         if num_processes == 1:
@@ -195,7 +200,13 @@ class Recipe(BaseModel):
             self.engine.max_batch,
             self.rollout.num_parallel_episodes,
         )
-        return None in sizes or not has_cache.get(self.engine.kind, True)
+        lacks_offload = self.can_offload and self.optimizer.offload is None
+        return lacks_offload or None in sizes or not has_cache.get(self.engine.kind, True)
+
+    @property
+    def can_offload(self) -> bool:
+        """Whether a memory plan may move the optimizer to host memory."""
+        return self.policy.tuning == "full" and self.hardware.strategy == "data_parallel"
 
     @property
     def sizes(self) -> Sizes:
@@ -214,6 +225,7 @@ class Recipe(BaseModel):
             num_parallel_episodes=_set_or(self.rollout.num_parallel_episodes, other.num_parallel_episodes),
             gpu_memory_utilization=_set_or(share, other.gpu_memory_utilization),
             cache_gib=other.cache_gib if share is None and cache_gib is None else cache_gib,
+            offload=_set_or(self.optimizer.offload, other.offload),
         )
 
     def with_sizes(self, sizes: Sizes) -> "Recipe":
@@ -231,6 +243,7 @@ class Recipe(BaseModel):
                     update={"num_parallel_episodes": sizes.num_parallel_episodes}
                 ),
                 "policy": self.policy.model_copy(update=policy),
+                "optimizer": self.optimizer.model_copy(update={"offload": sizes.offload}),
                 "update": self.update.model_copy(
                     update={"tokens_per_microbatch": sizes.tokens_per_microbatch}
                 ),

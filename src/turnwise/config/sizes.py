@@ -8,7 +8,8 @@ class Sizes:
     """The values of these keys, set or found."""
 
     tokens_per_microbatch: int = 16_384
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool | int = False
+    """All layers, none, or the number of layers that are recomputed."""
     cache_tokens: int = 200_000
     max_batch: int = 64
     num_parallel_episodes: int = 64
@@ -16,6 +17,8 @@ class Sizes:
     """Of vLLM; without effect if `cache_gib` is not None."""
     cache_gib: float | None = None
     """Of vLLM."""
+    offload: bool = False
+    """Whether the optimizer is in host memory."""
 
 
 DEFAULT_SIZES = Sizes()

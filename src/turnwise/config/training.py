@@ -1,7 +1,7 @@
 """The recipe sections for training: tuned parameters, algorithm, optimizer and updates."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -24,9 +24,10 @@ class PolicyConfig(BaseModel):
     lora_tokens: tuple[int, ...] | None = None
     """Ids of tokens whose rows in the embeddings and the head are trained with the adapters. Unset: the
     tokens that open and close a tool call, if the model has hardly been trained on them."""
-    gradient_checkpointing: bool | None = None
-    """Recompute activations in the backward pass: far less memory for a third more time. Unset: true if the
-    memory plan finds that one episode does not fit without it."""
+    gradient_checkpointing: bool | Annotated[int, Field(ge=0)] | None = None
+    """Recompute activations in the backward pass: far less memory for a third more time. true: of all layers;
+    a number N: of the first N layers. Unset: the fewest layers with which one episode fits, found from the
+    memory plan."""
 
 
 class KLConfig(BaseModel):
@@ -148,6 +149,10 @@ class OptimizerConfig(BaseModel):
     """Steps over which the learning rate rises from 0."""
     max_gradient_norm: float = Field(default=1.0, gt=0)
     """Larger gradients are scaled down to this norm."""
+    offload: bool | None = None
+    """Keep AdamW's moments and float32 copies in host memory and stream them through the GPU at each step:
+    the same step with 8 to 12 bytes less per trained parameter, and slower. Unset: true if full tuning does
+    not fit the GPU otherwise, found from the memory plan."""
 
 
 class UpdateConfig(BaseModel):

@@ -22,6 +22,8 @@ from turnwise.planning.passes import (
 )
 from turnwise.planning.sharded import gathered_bytes, sharding_of
 from turnwise.runtime.devices import Memory, check_tensors, choose_device
+from turnwise.training.model.network import count_recomputed, repeated_layers
+from turnwise.training.update.offload import slot_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +64,10 @@ class MemoryPlan:
     """The number of processes; the plan is that of one process."""
     sizes: Sizes = DEFAULT_SIZES
     """The sizes that the plan is for."""
+    num_layers: int = 0
+    """The model's layers that can be recomputed."""
+    host_bytes: int = 0
+    """What one process holds of its optimizer in host memory; not among the parts."""
 
     @property
     def num_bytes(self) -> int:
@@ -91,6 +97,7 @@ def outline_models(recipe: Recipe) -> RecipeModels:
     """Raises ValueError for a mistake in the recipe, UnsupportedArchitecture for one that is not planned."""
     of_users = recipe.of_users()
     policy = _measured_policy(recipe)
+    count_recomputed(policy.model, recipe.sizes.gradient_checkpointing)
     return RecipeModels(policy, None if of_users is None else _measured_policy(of_users))
 
 
@@ -127,7 +134,15 @@ def plan_memory(
     context = getattr(policy.model.config.get_text_config(), "max_position_embeddings", None)
     nonempty = tuple(part for part in parts if part.num_bytes)
     return MemoryPlan(
-        device, policy.num_parameters, context, nonempty, memory, sharding.num_processes, recipe.sizes
+        device,
+        policy.num_parameters,
+        context,
+        nonempty,
+        memory,
+        sharding.num_processes,
+        recipe.sizes,
+        len(repeated_layers(policy.model)),
+        _optimizer_bytes(policy) if is_trained and recipe.sizes.offload else 0,
     )
 
 
@@ -200,9 +215,13 @@ def _training_parts(recipe: Recipe, policy: SizedModel, device: str) -> Iterator
     )
     num_trained, trained_bytes = policy.num_trained, policy.trained_bytes
     yield MemoryPart("gradients", 4 * num_trained, f"of {num_trained / 1e6:,.1f} million, float32")
-    copies = 4 * num_trained if trained_bytes < 4 * num_trained else 0
-    why = "AdamW's moments and a float32 copy" if copies else "AdamW's moments"
-    yield MemoryPart("optimizer", 8 * num_trained + copies, why)
+    optimizer_bytes = _optimizer_bytes(policy)
+    has_copy = trained_bytes < 4 * num_trained
+    why = "AdamW's moments and a float32 copy" if has_copy else "AdamW's moments"
+    if recipe.sizes.offload:
+        why = f"{optimizer_bytes / 1e9:.2f} GB in host memory, a piece at a time here (optimizer.offload)"
+        optimizer_bytes = slot_bytes(num_trained)
+    yield MemoryPart("optimizer", optimizer_bytes, why)
     reference = recipe.reference.kind
     is_kept = reference in ("hard", "ema") or (reference == "frozen" and recipe.policy.tuning == "full")
     reference_bytes = _reference_bytes(recipe, policy)
@@ -218,10 +237,14 @@ def _transient_part(recipe: Recipe, policy: SizedModel, device: str) -> MemoryPa
     training = training_memory(policy, recipe, device)
     activations = _peak_activations(policy, training, device)
     why = f"{training.num_tokens:,} tokens at a time (update.tokens_per_microbatch)"
-    if recipe.sizes.gradient_checkpointing:
-        why += ", recomputed"
+    num_layers = len(repeated_layers(policy.model))
+    num_recomputed = count_recomputed(policy.model, recipe.sizes.gradient_checkpointing)
+    if num_recomputed:
+        part = f"{num_recomputed} of {num_layers} layers "
+        why += f", {part if num_recomputed < num_layers else ''}recomputed"
     # torch's foreach AdamW takes the roots of all second moments at once
-    stepping = sharding_of(recipe).share("optimizer", 4 * policy.num_trained)
+    num_roots = 0 if recipe.sizes.offload else policy.num_trained
+    stepping = sharding_of(recipe).share("optimizer", 4 * num_roots)
     merging = 0
     if recipe.policy.tuning == "lora" and not recipe.publishes_adapters and recipe.engine.kind != "scripted":
         # weights are merged one after another, but a remote engine is sent all of them at once
@@ -237,6 +260,12 @@ def _transient_part(recipe: Recipe, policy: SizedModel, device: str) -> MemoryPa
         MemoryPart("reference's move", moving, "a copy to compare it with"),
     )
     return max(moments, key=lambda part: part.num_bytes)
+
+
+def _optimizer_bytes(policy: SizedModel) -> int:
+    """Moments, and a float32 copy of narrower parameters."""
+    has_copy = policy.trained_bytes < 4 * policy.num_trained
+    return (12 if has_copy else 8) * policy.num_trained
 
 
 def _reference_bytes(recipe: Recipe, policy: SizedModel) -> int:

@@ -17,7 +17,7 @@ from turnwise.planning.meta_memory import MemoryCounter
 from turnwise.planning.norms import PlannedNorm
 from turnwise.training.kernels.norms import fuse_norms
 from turnwise.training.model.adapters import Adapters
-from turnwise.training.model.network import checkpoint_layers, keep_layers
+from turnwise.training.model.network import checkpoint_layers, count_recomputed
 from turnwise.training.packing.head import Head, room_on
 
 NF4_BYTES = 1 / 2 + 1 / 64 + 4 / (64 * 256)
@@ -49,8 +49,8 @@ class SizedModel:
     """The number of entries of the largest quantised weight; 0 if none is quantised."""
     kv_bytes: int
     """The keys and values of one token."""
-    passes: "dict[bool, dict[int, PassMemory]]" = field(default_factory=dict)
-    """Training passes that were measured, by whether layers are recomputed, and by their tokens."""
+    passes: "dict[int, dict[int, PassMemory]]" = field(default_factory=dict)
+    """Training passes that were measured, by the number of recomputed layers, and by their tokens."""
     sampling: dict[int, int] = field(default_factory=dict)
     """The forward pass of the engine that was measured: its tokens, and its bytes."""
 
@@ -132,8 +132,8 @@ def _bytes(tensor: Tensor) -> int:
 def training_memory(policy: SizedModel, recipe: Recipe, device: str) -> PassMemory:
     """The memory of the forward and backward pass of a micro-batch, while gradients are already allocated."""
     model, num_tokens = policy.model, _tokens_per_microbatch(recipe)
-    is_recomputed = recipe.sizes.gradient_checkpointing
-    measured = policy.passes.setdefault(is_recomputed, {})
+    num_recomputed = count_recomputed(model, recipe.sizes.gradient_checkpointing)
+    measured = policy.passes.setdefault(num_recomputed, {})
     found = measured.get(num_tokens) or _between(measured, num_tokens)
     if found is not None:
         return found
@@ -141,14 +141,16 @@ def training_memory(policy: SizedModel, recipe: Recipe, device: str) -> PassMemo
     model.set_attn_implementation(attention.NAME)
     if device == "cuda":
         fuse_norms(model, PlannedNorm)
-    keep_layers(model)
-    if is_recomputed:
-        checkpoint_layers(model, nullcontext)
     for weight in model.parameters():
         weight.grad = torch.empty_like(weight) if weight.requires_grad else None
     scores = _scores(recipe, num_tokens, device)
     num_passes = 2 if _has_value_adapter(recipe) else 1
-    held = by_layers(model, lambda: _pass_bytes(model, num_tokens, scores, num_passes))
+
+    def measure(num_recomputed: int) -> HeldBytes:
+        checkpoint_layers(model, nullcontext, num_recomputed)
+        return _pass_bytes(model, num_tokens, scores, num_passes)
+
+    held = by_layers(model, num_recomputed, measure)
     # a quantised weight is unpacked for its matrix product
     unpacked = policy.largest_linear * model.dtype.itemsize
     found = PassMemory(num_tokens, held.at_head + unpacked, held.peak + unpacked, held.largest)

@@ -11,7 +11,7 @@ def sizes_line(plan: MemoryPlan) -> str:
     planned = f"{_gib(plan.num_bytes)} GiB planned"
     if plan.memory is not None:
         planned = f"{_gib(plan.num_bytes)} of {_gib(plan.memory.total)} GiB planned"
-    return f"{', '.join([*_words(plan.sizes), *_cache(plan)])}; {planned}"
+    return f"{', '.join([*_words(plan.sizes, plan.num_layers), *_cache(plan), *_host(plan)])}; {planned}"
 
 
 def step_sizes_line(sizes: Sizes) -> str:
@@ -19,10 +19,17 @@ def step_sizes_line(sizes: Sizes) -> str:
     return ", ".join(_words(sizes))
 
 
-def _words(sizes: Sizes) -> Iterator[str]:
+def _words(sizes: Sizes, num_layers: int = 0) -> Iterator[str]:
     yield f"{sizes.tokens_per_microbatch:,} tokens per micro-batch"
-    yield f"recomputation {'on' if sizes.gradient_checkpointing else 'off'}"
+    yield f"recomputation {_recomputed(sizes.gradient_checkpointing, num_layers)}"
     yield f"{sizes.num_parallel_episodes} episodes at a time"
+
+
+def _recomputed(setting: bool | int, num_layers: int) -> str:
+    """`num_layers` is 0 if it is not known."""
+    if isinstance(setting, bool) or setting in (0, num_layers):
+        return "on" if setting else "off"
+    return f"of {setting} of {num_layers} layers" if num_layers else f"of {setting} layers"
 
 
 def _cache(plan: MemoryPlan) -> Iterator[str]:
@@ -35,6 +42,11 @@ def _cache(plan: MemoryPlan) -> Iterator[str]:
         yield f"{plan.sizes.gpu_memory_utilization:g} of the GPU for vLLM"
 
 
+def _host(plan: MemoryPlan) -> Iterator[str]:
+    if plan.host_bytes:
+        yield f"{_gib(plan.host_bytes)} GiB of the optimizer in host memory"
+
+
 def _gib(num_bytes: int) -> str:
     return f"{num_bytes / 2**30:.1f}"
 
@@ -43,7 +55,8 @@ def advice(plan: MemoryPlan) -> str:
     """What to change first if a plan does not fit, which depends on the largest part."""
     largest = max(plan.parts, key=lambda part: part.num_bytes).name
     activations = "lower update.tokens_per_microbatch, then policy.gradient_checkpointing = true"
-    if plan.sizes.gradient_checkpointing:
+    setting = plan.sizes.gradient_checkpointing
+    if setting is True or setting == plan.num_layers:
         activations = "lower update.tokens_per_microbatch, then rollout.tokens_per_episode"
     is_share = plan.sizes.cache_gib is None
     vllm = "lower engine.vllm.gpu_memory_utilization, or " if is_share else ""

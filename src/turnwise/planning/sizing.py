@@ -101,7 +101,15 @@ class _Search:
         self._longest = recipe.rollout.tokens_per_episode
 
     def result(self) -> SizedRecipe:
+        """Layers are recomputed before the optimizer is moved to host memory, which costs more time."""
         largest = self._largest()
+        found = self._found(largest)
+        may_offload = self._device == "cuda" and self._is_trained and self._recipe.can_offload
+        if may_offload and found.plan.num_bytes > self._room:
+            return self._found(self._chosen(largest, offload=True))
+        return found
+
+    def _found(self, largest: Sizes) -> SizedRecipe:
         if self._fits(largest):
             return self._sized(largest)
         left = self._room - self._held_bytes(largest)
@@ -114,6 +122,7 @@ class _Search:
             sizes = self._with_cache(least, max(left // 2, left - step_bytes))
         if not self._fits(sizes):
             sizes = self._with_cache(least, left - self._plan(least).step_bytes)
+        sizes = self._with_least_recomputed(sizes)
         return self._sized(self._with_microbatch(sizes, largest.tokens_per_microbatch))
 
     def _largest(self) -> Sizes:
@@ -169,6 +178,25 @@ class _Search:
         return self._chosen(
             sizes, num_parallel_episodes=parallel, max_batch=max_batch, **self._cache(num_tokens)
         )
+
+    def _with_least_recomputed(self, sizes: Sizes) -> Sizes:
+        """The sizes with the fewest recomputed layers that fit; memory falls linearly with their number."""
+        none = self._chosen(sizes, gradient_checkpointing=False)
+        plan, kept = self._plan(sizes), self._plan(none)
+        if kept.num_bytes <= self._room:
+            return none
+        if plan.num_bytes > self._room:
+            return sizes
+        share = (kept.num_bytes - self._room) / (kept.num_bytes - plan.num_bytes)
+        number = math.ceil(share * plan.num_layers)
+        while number > 1 and self._fits(replace(sizes, gradient_checkpointing=number - 1)):
+            number -= 1
+        while number < plan.num_layers:
+            found = replace(sizes, gradient_checkpointing=number)
+            if self._fits(found):
+                return found
+            number += 1
+        return sizes
 
     def _with_microbatch(self, sizes: Sizes, most: int) -> Sizes:
         """The sizes with the largest micro-batch that fits; between two sizes, memory grows linearly."""

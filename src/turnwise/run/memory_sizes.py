@@ -11,7 +11,7 @@ from turnwise.planning import (
     step_sizes_line,
 )
 from turnwise.run.screen import Screen
-from turnwise.runtime.devices import Memory
+from turnwise.runtime.devices import Memory, check_host_memory
 from turnwise.tracking.folder import RunFolder
 
 
@@ -19,7 +19,7 @@ def with_sizes_found(recipe: Recipe, folder: RunFolder, screen: Screen, ranks: R
     """The recipe with all sizes set, as the run's folder then stores it.
 
     Another micro-batch would change the order of sums, so a resumed run must not find others. Raises
-    ValueError if the smallest sizes do not fit a GPU.
+    ValueError if the smallest sizes do not fit a GPU, or its optimizer the host.
     """
     if not recipe.lacks_sizes:
         return recipe
@@ -37,6 +37,8 @@ def with_sizes_found(recipe: Recipe, folder: RunFolder, screen: Screen, ranks: R
                 f"memory: {plan.num_bytes / 1e9:.1f} GB are needed and {plan.memory.free / 1e9:.1f} GB are "
                 f"free; {advice(plan)}"
             )
+        if plan.device == "cuda" and plan.host_bytes:
+            check_host_memory(plan.host_bytes * plan.num_processes)
         screen.say(f"memory: {sizes_line(plan)}")
     if folder.is_written_here:
         folder.change_recipe(sized)

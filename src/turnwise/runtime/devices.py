@@ -81,6 +81,16 @@ def memory_of(device: str) -> Memory:
     return Memory(_free_of_the_machine(total), total)
 
 
+def check_host_memory(num_bytes: int) -> None:
+    """Raise ValueError if the host has too little free memory for an optimizer that is kept there."""
+    free = memory_of("cpu").free
+    if num_bytes > free:
+        raise ValueError(
+            f"optimizer.offload is true: {num_bytes / 1e9:.1f} GB of host memory are needed and "
+            f"{free / 1e9:.1f} GB are free; use a smaller model or policy.tuning = 'lora'"
+        )
+
+
 def _free_of_the_machine(total: int) -> int:
     """Free memory, including what the kernel would reclaim."""
     meminfo = Path("/proc/meminfo")

@@ -53,7 +53,7 @@ def _policy(recipe: Recipe) -> Overrides:
         "trainer.policy.model.lora.alpha": int(policy.lora_alpha),
         "trainer.policy.model.lora.dropout": 0.0,
         "trainer.policy.model.lora.target_modules": targets,
-        "trainer.gradient_checkpointing": recipe.sizes.gradient_checkpointing,
+        "trainer.gradient_checkpointing": bool(recipe.sizes.gradient_checkpointing),
     }
 
 

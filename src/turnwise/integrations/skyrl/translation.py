@@ -60,6 +60,7 @@ WITHOUT_COUNTERPART: Mapping[str, str] = {
     "reference.decay": "SkyRL's reference is frozen",
     "value.trunk": "SkyRL's critic is a separate model",
     "optimizer.epsilon": "SkyRL uses AdamW's default of 1e-8",
+    "optimizer.offload": "SkyRL shards the optimizer over its GPUs",
     "update.shared_prefix": "SkyRL computes every prompt separately",
     "run.tags": "only `turnwise view` shows them",
     "run.warm_start": "SkyRL learns only from episodes: run `turnwise sft` first",

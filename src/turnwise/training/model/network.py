@@ -109,8 +109,8 @@ def check_head(model: Any) -> None:
         raise ValueError(f"{name}: its logits are not its head on its last hidden state: not supported")
 
 
-def checkpoint_layers(model: Any, recompute_context: Any) -> None:
-    """Recompute each layer in the backward pass.
+def checkpoint_layers(model: Any, recompute_context: Any, setting: bool | int = True) -> None:
+    """Recompute layers in the backward pass: all, or the first `setting` ones. The others are kept.
 
     `recompute_context` is called in the forward pass; the recomputation runs inside the context it returned.
     transformers checkpoints only layers in training mode, so the layer itself is set to it; its submodules
@@ -122,19 +122,24 @@ def checkpoint_layers(model: Any, recompute_context: Any) -> None:
         context = recompute_context()
         return checkpoint(function, *args, use_reentrant=False, context_fn=lambda: (nullcontext(), context))
 
-    layers = repeated_layers(model)
-    if not layers:
-        raise ValueError(f"{type(model).__name__} has no layers that gradient_checkpointing could recompute")
-    for layer in layers:
-        layer.gradient_checkpointing = True
+    num_recomputed = count_recomputed(model, setting)
+    for number, layer in enumerate(repeated_layers(model)):
+        layer.gradient_checkpointing = layer.training = number < num_recomputed
         layer._gradient_checkpointing_func = run
-        layer.training = True
 
 
-def keep_layers(model: Any) -> None:
-    """Undo `checkpoint_layers`: the activations of every layer are kept."""
-    for layer in repeated_layers(model):
-        layer.gradient_checkpointing = layer.training = False
+def count_recomputed(model: Any, setting: bool | int) -> int:
+    """The number of layers that this value of policy.gradient_checkpointing recomputes.
+
+    Raises ValueError if the model has fewer layers.
+    """
+    num_layers = len(repeated_layers(model))
+    if setting and not num_layers:
+        raise ValueError(f"{type(model).__name__} has no layers that gradient_checkpointing could recompute")
+    num_recomputed = num_layers if setting is True else int(setting)
+    if num_recomputed > num_layers:
+        raise ValueError(f"policy.gradient_checkpointing is {setting}, but the model has {num_layers} layers")
+    return num_recomputed
 
 
 def repeated_layers(model: Any) -> list[Any]:

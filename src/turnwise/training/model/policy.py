@@ -125,7 +125,7 @@ class Policy:
             self._adapters.add(VALUE, seed=seed + 1)
         self._model.eval()  # new adapters start in training mode
         if config.gradient_checkpointing:
-            checkpoint_layers(self._model, self._context_now)
+            checkpoint_layers(self._model, self._context_now, config.gradient_checkpointing)
         if is_fused:
             self._fuse()
         if self._network.why_plain:

@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from turnwise.training.sharding.shards import (
     shard_of,
     taken_gradient,
 )
+from turnwise.training.update.offload import HostAdamW
 
 logger = logging.getLogger(__name__)
 
@@ -94,8 +95,12 @@ class Optimizer:
         scale: float = 1.0,
         ranks: Ranks = ALONE,
         settle: Callable[[], None] = lambda: None,
+        is_offloaded: bool = False,
     ) -> None:
-        """settle: called before parts of sharded parameters are written."""
+        """settle: called before parts of sharded parameters are written.
+
+        is_offloaded: keep moments and twins in host memory; not for sharded parameters.
+        """
         self._settle = settle
         self._parameters: dict[str, Parameter] = {**policy, **value}
         assert len(self._parameters) == len(policy) + len(value), "a parameter is the policy's or the value's"
@@ -106,15 +111,23 @@ class Optimizer:
         self._spread = frozenset(name for name, parameter in self._parameters.items() if is_spread(parameter))
         # FSDP2 takes the mean of the ranks' gradients, but the loss is the sum of their shares
         self._num_averaged = ranks.count if any(map(is_averaged, self._parameters.values())) else 1
+        assert not (is_offloaded and self._spread), "the recipe refuses it"
+        make = _gradient_holder if is_offloaded else _twin
         self._twins: dict[str, Tensor] = {
-            name: _twin(parameter) for name, parameter in self._parameters.items()
+            name: make(parameter) for name, parameter in self._parameters.items()
         }
         groups = self._groups(weight_decay)
-        self._adamw = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=epsilon, foreach=True)
+        self._offloaded: HostAdamW | None = None
+        if is_offloaded:
+            weights = {self._twins[name]: parameter for name, parameter in self._parameters.items()}
+            self._offloaded = HostAdamW(groups, weights, betas=betas, epsilon=epsilon)
+        self._adamw = self._offloaded or torch.optim.AdamW(
+            groups, lr=0.0, betas=betas, eps=epsilon, foreach=True
+        )
 
-    def _groups(self, weight_decay: float) -> list[dict[str, object]]:
+    def _groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Return groups for policy and value, each split into matrices and the rest, which does not decay."""
-        groups: list[dict[str, object]] = []
+        groups: list[dict[str, Any]] = []
         for is_value in (False, True):
             for is_matrix in (False, True):
                 twins = [
@@ -193,7 +206,7 @@ class Optimizer:
         self._adamw.step()
         with torch.no_grad():
             for name, parameter in self._parameters.items():
-                if self._twins[name] is not parameter:
+                if self._twins[name] is not parameter and self._offloaded is None:
                     local(parameter).copy_(self._twins[name])
         self.clear()
 
@@ -202,6 +215,8 @@ class Optimizer:
 
         Running out of memory within a step would leave some moments changed and others not.
         """
+        if self._offloaded is not None:
+            return
         for group in self._adamw.param_groups:
             group["foreach"] = True
         learning = [twin for twin in self._twins.values() if twin.grad is not None]
@@ -222,7 +237,7 @@ class Optimizer:
         for name, twin in self._twins.items():
             parameter = self._parameters[name]
             if parameter.dtype.itemsize < 4:
-                found[f"{name}/twin"] = shard_of(twin.detach(), parameter)
+                found[f"{name}/twin"] = shard_of(self._exact(twin).detach(), parameter)
             for moment, tensor in self._adamw.state.get(twin, {}).items():
                 found[f"{name}/{moment}"] = shard_of(tensor, parameter)
         return found
@@ -235,13 +250,27 @@ class Optimizer:
         for name, twin in self._twins.items():
             parameter = self._parameters[name]
             if parameter.dtype.itemsize < 4:
-                twin.copy_(part_of(tensors[f"{name}/twin"], parameter))
+                self._exact(twin).copy_(part_of(tensors[f"{name}/twin"], parameter))
             if f"{name}/{MOMENTS[0]}" not in tensors:
                 continue  # it has never had a gradient
             *moments, count = (tensors[f"{name}/{moment}"] for moment in MOMENTS)
+            if self._offloaded is not None:
+                self._offloaded.set_state(twin, dict(zip(MOMENTS, [*moments, count], strict=True)))
+                continue
             parts = [part_of(moment, parameter).clone().to(twin.device) for moment in moments]
             # torch keeps the count on the CPU, the moments on the parameter's device
             self._adamw.state[twin] = dict(zip(MOMENTS, [*parts, count.clone().cpu()], strict=True))
+
+    def _exact(self, twin: Tensor) -> Tensor:
+        """The fp32 values of a narrower parameter."""
+        return twin if self._offloaded is None else self._offloaded.copies[twin]
+
+
+def _gradient_holder(parameter: Parameter) -> Tensor:
+    """Return what accumulates gradients in fp32 on the device: the parameter, or a tensor of one number."""
+    if parameter.dtype.itemsize >= 4:
+        return parameter
+    return Parameter(torch.zeros((), device=parameter.device).expand(parameter.shape))
 
 
 def _twin(parameter: Parameter) -> Tensor:

@@ -72,6 +72,7 @@ def fine_tune(
         betas=adamw.betas,
         epsilon=adamw.epsilon,
         scale=scale_of(policy.model.dtype),
+        is_offloaded=recipe.sizes.offload,
     )
     num_steps = config.num_epochs * -(-len(taught) // config.samples_per_step)
     steps = []

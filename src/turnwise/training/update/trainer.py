@@ -106,6 +106,7 @@ class Trainer:
             scale=scale_of(policy.model.dtype),
             ranks=ranks,
             settle=policy.settle,
+            is_offloaded=recipe.sizes.offload,
         )
         self._steps = Steps(self._passes, self._objective, self._optimizer, recipe, ranks)
         self._progress = _Progress(kl_coefficient=recipe.algorithm.kl.coefficient)
