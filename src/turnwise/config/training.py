@@ -26,8 +26,8 @@ class PolicyConfig(BaseModel):
     tokens that open and close a tool call, if the model has hardly been trained on them."""
     gradient_checkpointing: bool | Annotated[int, Field(ge=0)] | None = None
     """Recompute activations in the backward pass: far less memory for a third more time. true: of all layers;
-    a number N: of the first N layers. Unset: the fewest layers with which one episode fits, found from the
-    memory plan."""
+    a number N: of the first N layers. Unset: none if the memory plan has room for one episode without, else
+    the fewest with which it has room for 8,192 tokens."""
 
 
 class KLConfig(BaseModel):

@@ -26,6 +26,9 @@ MAX_TOKENS = 65_536
 """The most tokens of a micro-batch; a GPU is busy with far fewer."""
 ENOUGH_TOKENS = 16_384
 """With recomputation, a micro-batch of more tokens gains less than a larger cache does."""
+BUSY_TOKENS = 8_192
+"""With fewer tokens at a time, a fast GPU waits for kernels to be launched, which costs more than recomputing
+some layers."""
 MAX_PARALLEL = 128
 """The most episodes at a time that a plan finds; each may have server processes of its own."""
 UNIT = 1_024
@@ -122,7 +125,9 @@ class _Search:
             sizes = self._with_cache(least, max(left // 2, left - step_bytes))
         if not self._fits(sizes):
             sizes = self._with_cache(least, left - self._plan(least).step_bytes)
-        sizes = self._with_least_recomputed(sizes)
+        if sizes.gradient_checkpointing:
+            sizes = self._with_microbatch(sizes, min(BUSY_TOKENS, largest.tokens_per_microbatch))
+            sizes = self._with_least_recomputed(sizes)
         return self._sized(self._with_microbatch(sizes, largest.tokens_per_microbatch))
 
     def _largest(self) -> Sizes:
