@@ -52,11 +52,7 @@ SIZES = {"embedded": Sizes(1024, 2e-4, 10, 8, 5), "smollm2": Sizes(3072, 2e-5, 1
 
 def write_inputs(out: Path, model: str, device: str) -> Path:
     """Write the tasks, the recipe and the model to `out`; SmolLM2 learns from demonstrations first."""
-    sizes = asdict(SIZES[model])
-    values = sizes | {
-        "dtype": "float32" if device == "cpu" else "bfloat16",
-        "tokens_per_microbatch": 16 * sizes["tokens_per_episode"],  # SkyRL pads its rows
-    }
+    values = asdict(SIZES[model]) | {"dtype": "float32" if device == "cpu" else "bfloat16"}
     recipe = out / "recipe.toml"
     recipe.write_text(Template((HERE / "recipe.toml").read_text()).substitute(values))
     if model == "embedded":
@@ -69,7 +65,7 @@ def write_inputs(out: Path, model: str, device: str) -> Path:
     settings = {
         "model.path": "smollm2",
         "policy.tuning": "lora",
-        "sft.num_epochs": 4,
+        "sft.num_epochs": 3,
         "sft.learning_rate": 5e-4,
     }
     command = [*TURNWISE, "sft", str(recipe), "--no-verify", "--out", str(out / "warm")]
@@ -103,7 +99,7 @@ def table(figures: Mapping[int, Mapping[str, float]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--model", choices=SIZES, default="smollm2")
+    parser.add_argument("--model", choices=SIZES, default="embedded")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--set", action="append", default=[], help="a setting of the recipe: KEY=VALUE")
     args = parser.parse_args()
