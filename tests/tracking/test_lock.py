@@ -16,9 +16,8 @@ import os, sys, time
 from pathlib import Path
 from turnwise.tracking.lock import Lock
 lock = Lock(Path(sys.argv[1]))
-child = os.fork()
-if child:
-    print(child, flush=True)
+if not os.fork():
+    print(os.getpid(), flush=True)  # by then, the child has let go of the lock
 time.sleep(60)
 """
 

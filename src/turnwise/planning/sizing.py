@@ -27,8 +27,8 @@ MAX_TOKENS = 65_536
 ENOUGH_TOKENS = 16_384
 """With recomputation, a micro-batch of more tokens gains less than a larger cache does."""
 BUSY_TOKENS = 8_192
-"""With fewer tokens at a time, a fast GPU waits for kernels to be launched, which costs more than recomputing
-some layers."""
+"""With fewer tokens at a time, a fast GPU waits for kernels to be launched, so fewer tokens for the sake of
+fewer recomputed layers are no gain."""
 MAX_PARALLEL = 128
 """The most episodes at a time that a plan finds; each may have server processes of its own."""
 UNIT = 1_024
