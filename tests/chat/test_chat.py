@@ -78,6 +78,19 @@ def test_a_prompt_is_all_ids_before_it_and_then_glue(name: str, data: st.DataObj
         ids = (*ids, *new)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("text", ["\n", "\n\n", " \n", "x"])
+def test_a_turn_goes_on_after_an_end_of_turn_token_within_it(name: str, text: str) -> None:
+    tokenizer, chat = chat_of(name)
+    ids = chat.open(USER, [PRICE])
+    observations = [("get_price", "12.5")]
+    expected = chat.extend([*ids, min(chat.stop_ids)], observations)
+    for end in chat.stop_ids:
+        new = chat.extend([*ids, end, *tokenizer.encode(text, add_special_tokens=False)], observations)
+        assert new[-len(expected) :] == expected
+        assert chat.stop_ids & set(new[: -len(expected)]), "it was cut off, so it is closed"
+
+
 def extended(chat: RenderedChat, *answers: str) -> tuple[int, ...]:
     ids = chat.open(USER, [PRICE])
     ids = (*ids, *chat.say("Looking.", [CALL]))

@@ -44,12 +44,13 @@ class Bridge:
     def extend(self, ids: Sequence[int], observations: Sequence[tuple[str, str]]) -> list[int]:
         """Return the renderer's own extension, or its glue after a plain turn if it declines this one."""
         messages = tool_messages(observations)
-        split = self._turn_start(ids)
+        split, has_ended = self._turn_start(ids), ids[-1] in self.stop_ids
         extended = self._bridge(ids[:split], ids[split:], messages)
-        if extended is not None:
+        # It takes a line break after an end-of-turn token within the turn for its own, and ends nothing.
+        if extended is not None and (has_ended or extended[0] in self.stop_ids):
             return extended
         # It declines, for example, a turn that ended inside a thought; what follows a turn is still the same.
-        return [*([] if ids[-1] in self.stop_ids else [self.end_id]), *self._plain_glue(messages)]
+        return [*([] if has_ended else [self.end_id]), *self._plain_glue(messages)]
 
     def _bridge(
         self, prompt: Sequence[int], completion: Sequence[int], messages: Sequence[Wire]
