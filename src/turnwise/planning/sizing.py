@@ -104,7 +104,7 @@ class _Search:
         self._longest = recipe.rollout.tokens_per_episode
 
     def result(self) -> SizedRecipe:
-        """Layers are recomputed before the optimizer is moved to host memory, which costs more time."""
+        """The optimizer is moved to host memory only if recomputing all layers is not enough."""
         largest = self._largest()
         found = self._found(largest)
         may_offload = self._device == "cuda" and self._is_trained and self._recipe.can_offload

@@ -136,7 +136,7 @@ def start(model: str, settings: VllmSettings) -> Any:
 def _without_warmup() -> dict[str, Any]:
     """The option against a warm-up of newer versions, which compiles kernels for more than a minute.
 
-    Without it, a kernel is compiled when it is first used, and most are not.
+    Without it, a kernel is compiled when it is first used.
     """
     from vllm import config
 
