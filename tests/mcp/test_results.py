@@ -327,6 +327,22 @@ def test_head_and_tail_are_kept_around_a_mark_with_the_exact_count() -> None:
     assert 190 <= estimate_tokens(shown) <= 200, "the budget is used"
 
 
+@pytest.mark.parametrize("counter", ["estimate", "bytes", "with a start token", "expensive digits"])
+def test_a_long_text_uses_its_budget_and_is_counted_a_few_times(counter: str) -> None:
+    texts = ["word 7 " * 900, "1234567890" * 200 + "words " * 3_000, "words " * 3_000 + "1234567890" * 200]
+    for text in texts:
+        counted: list[str] = []
+
+        def count(part: str, counted: list[str] = counted) -> int:
+            counted.append(part)
+            return COUNTERS[counter](part)
+
+        assert 500 <= COUNTERS[counter](cut(text, 512, count)) <= 512
+        assert len(counted) <= 9
+    uneven = "1" * 100 + "w" * 20_000 + "1" * 100
+    assert 504 <= COUNTERS["expensive digits"](cut(uneven, 512, COUNTERS["expensive digits"])) <= 512
+
+
 @pytest.mark.parametrize("max_tokens", [1, 2, 5, 10, 15])
 @pytest.mark.parametrize("counter", COUNTERS)
 def test_a_tiny_budget_shows_a_mark_if_that_fits(counter: str, max_tokens: int) -> None:

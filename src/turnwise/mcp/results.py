@@ -115,24 +115,39 @@ class Sanitiser:
         return found or _TEMPLATE_TAGS.search(text) is not None
 
 
+_MAX_GUESSES = 6
+"""Sizes of a cut text guessed from its tokens so far; a text of very uneven tokens is then halved."""
+
+
 def cut(text: str, max_tokens: int, count_tokens: TokenCounter = estimate_tokens) -> str:
     """Return the text if it fits, else its beginning and end around a mark that says how much is missing.
 
-    The end matters: a traceback's last line says what went wrong.
+    The end matters: a traceback's last line says what went wrong. At most 1/64 of the budget stays unused.
     """
     # A token has at most a few dozen characters: never tokenise megabytes to learn that they are too many.
-    if len(text) <= max_tokens * 64 and count_tokens(text) <= max_tokens:
+    start = text[: max_tokens * 8]
+    num_tokens = count_tokens(start)
+    if num_tokens <= 1.25 * max_tokens and len(start) < len(text) <= max_tokens * 64:
+        start, num_tokens = text, count_tokens(text)
+    if num_tokens <= max_tokens and len(start) == len(text):
         return text
     if count_tokens(_cut_to(text, 0)) > max_tokens:
         # Too small a budget for the full mark: only show that something is missing.
         return next((mark for mark in ("[cut]", "…") if count_tokens(mark) <= max_tokens), "")
     low, high = 0, min(len(text) - 1, max_tokens * 64)
+    guess, num_guesses = max_tokens * len(start) // max(num_tokens, 1), 0
     while low < high:
-        middle = (low + high + 1) // 2
-        if count_tokens(_cut_to(text, middle)) <= max_tokens:
-            low = middle
-        else:
-            high = middle - 1
+        is_guessed = num_guesses < _MAX_GUESSES and low < guess <= high
+        tried = guess if is_guessed else (low + high + 1) // 2
+        num_guesses += is_guessed
+        num_tokens = count_tokens(_cut_to(text, tried))
+        guess = tried * max_tokens // max(num_tokens, 1)
+        if num_tokens > max_tokens:
+            high = tried - 1
+            continue
+        low = tried
+        if max_tokens - num_tokens <= max_tokens // 64:
+            break
     return _cut_to(text, low)
 
 
