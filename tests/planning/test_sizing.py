@@ -188,25 +188,45 @@ def test_full_tuning_that_does_not_fit_is_refused_with_its_largest_part(tmp_path
     assert "GiB of the optimizer in host memory" in result.stdout
 
 
-def test_the_optimizer_is_in_host_memory_only_if_nothing_else_fits(tmp_path: Path) -> None:
-    config = shallow(QWEN3_06B, 8)
+def test_the_optimizer_is_in_host_memory_if_nothing_else_fits(tmp_path: Path) -> None:
+    config, few = shallow(QWEN3_06B, 8), "run.tasks_per_step=1"
     plans = {
-        gigabytes: found(tmp_path, gigabytes, "policy.tuning=full", config=config) for gigabytes in (8, 12)
+        gigabytes: found(tmp_path, gigabytes, "policy.tuning=full", few, config=config)
+        for gigabytes in (8, 12)
     }
     assert all(plan.fits for plan in plans.values())
-    assert plans[12].sizes.gradient_checkpointing is not False, "recomputation comes first"
+    assert plans[12].sizes.gradient_checkpointing is not False, "few tokens are recomputed in no time"
     assert (plans[12].sizes.offload, plans[12].host_bytes) == (False, 0)
     assert plans[8].sizes.offload
     assert plans[8].host_bytes == 12 * plans[8].num_parameters
     [part] = [part for part in plans[8].parts if part.name == "optimizer"]
     assert part.num_bytes == slot_bytes(plans[8].num_parameters)
     assert "3.38 GB in host memory" in part.why
-    kept = found(tmp_path, 8, "policy.tuning=full", "optimizer.offload=false", config=config)
+    kept = found(tmp_path, 8, "policy.tuning=full", few, "optimizer.offload=false", config=config)
     assert not kept.sizes.offload
     assert not kept.fits
-    sized = find_sizes(recipe(tmp_path, config, *GPU, "policy.tuning=full"), plans[8].memory).recipe
+    sized = find_sizes(recipe(tmp_path, config, *GPU, "policy.tuning=full", few), plans[8].memory).recipe
     assert sized.optimizer.offload is True, "stored with the run"
     assert not sized.lacks_sizes
+
+
+def test_the_optimizer_is_in_host_memory_if_recomputing_many_tokens_takes_longer(tmp_path: Path) -> None:
+    config = shallow(QWEN3_06B, 8)
+    many = recipe(tmp_path, config, *GPU, "policy.tuning=full", "run.tasks_per_step=16")
+    gpu, needed = 14 * GB, 12 * outline_models(many).policy.num_parameters
+
+    moved = find_sizes(many, Memory(gpu, gpu, host=2 * needed)).plan
+    assert moved.fits
+    assert (moved.sizes.offload, moved.host_bytes) == (True, needed)
+    assert moved.sizes.gradient_checkpointing is False
+
+    too_little = find_sizes(many, Memory(gpu, gpu, host=2 * needed - 2)).plan
+    assert too_little.fits
+    assert not too_little.sizes.offload, "half of the host's memory is left to others"
+    assert too_little.sizes.gradient_checkpointing is not False
+
+    chosen = recipe(tmp_path, config, *GPU, "policy.tuning=full", "policy.gradient_checkpointing=true")
+    assert not find_sizes(chosen, Memory(gpu, gpu)).plan.sizes.offload, "it would recompute as much"
 
 
 def test_the_gpu_recipes_set_no_size() -> None:

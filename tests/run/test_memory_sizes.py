@@ -51,8 +51,8 @@ class SmallerRank:
 
     number, count = 0, 2
 
-    def exchange(self, value: tuple[int, int]) -> list[tuple[int, int]]:
-        return [value, (GIB // 64, GIB // 64)]
+    def exchange(self, value: Memory) -> list[Memory]:
+        return [value, Memory(GIB // 64, GIB // 64)]
 
 
 def test_all_ranks_find_the_sizes_of_the_smallest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,7 +152,8 @@ class OptimizerConfig(BaseModel):
     offload: bool | None = None
     """Keep AdamW's moments and float32 copies in host memory and stream them through the GPU at each step:
     the same step with 8 to 12 bytes less per trained parameter, and slower. Unset: true if full tuning does
-    not fit the GPU otherwise, found from the memory plan."""
+    not fit the GPU otherwise, or would recompute so many tokens that this is faster; found from the memory
+    plan."""
 
 
 class UpdateConfig(BaseModel):

@@ -50,5 +50,8 @@ def _memory(recipe: Recipe, ranks: Ranks) -> Memory | None:
     memory = memory_for(recipe)
     if memory is None:
         return None
-    found = ranks.exchange((memory.free, memory.total))
-    return Memory(min(free for free, _ in found), min(total for _, total in found))
+    found = ranks.exchange(memory)
+    hosts = [other.host for other in found if other.host is not None]
+    return Memory(
+        min(other.free for other in found), min(other.total for other in found), min(hosts, default=None)
+    )

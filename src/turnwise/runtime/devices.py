@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from turnwise.runtime.container_memory import Limit, container_limits
+
 if TYPE_CHECKING:
     import torch
 
@@ -66,6 +68,8 @@ class Memory:
 
     free: int
     total: int
+    host: int | None = None
+    """Free memory of the host for one process of a GPU's run; None: unknown, taken as enough."""
 
 
 def memory_of(device: str) -> Memory:
@@ -78,7 +82,8 @@ def memory_of(device: str) -> Memory:
         most = torch.mps.recommended_max_memory()
         return Memory(most - torch.mps.driver_allocated_memory(), most)
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Memory(_free_of_the_machine(total), total)
+    limits = [*container_limits(), Limit(_free_of_the_machine(total), total)]
+    return Memory(min(limit.free for limit in limits), min(limit.total for limit in limits))
 
 
 def check_host_memory(num_bytes: int) -> None:
