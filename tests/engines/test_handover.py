@@ -53,6 +53,14 @@ def test_a_spare_block_is_written_again_unless_it_holds_other_weights() -> None:
     other.close()
 
 
+def test_a_block_that_nobody_holds_is_closed() -> None:
+    block = lay_out({"matrix": torch.zeros(5, 3)})  # as when a publication is cancelled while it copies
+    path = Path(block.path)
+    assert "turnwise-weights" in str(path.readlink())
+    del block
+    assert not path.is_symlink() or "turnwise-weights" not in str(path.readlink())
+
+
 @pytest.mark.parametrize("make", [qwen3, llama])  # tied and untied
 def test_a_model_of_a_quantised_file_is_written_as_plain_numbers(make: object, tmp_path: Path) -> None:
     model = make()  # type: ignore[operator]

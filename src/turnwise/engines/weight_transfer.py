@@ -1,12 +1,12 @@
 """Pass weights to another process: as a block of shared memory, or as a model's or adapter's folder."""
 
-import contextlib
 import copy
 import json
 import logging
 import math
 import mmap
 import os
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from turnwise.protocols import Adapter
+from turnwise.runtime.page_locking import lock_pages, unlock_pages
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +35,9 @@ class Block:
             table.append((name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), size))
             size += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
         self.table: Table = table
-        self._is_pinned = False
+        self._locked: list[torch.Tensor] = []
         self._file = os.memfd_create("turnwise-weights")  # unlike /dev/shm, limited only by the memory
+        self._release = weakref.finalize(self, _release, self._file, self._locked)
         try:
             os.ftruncate(self._file, size)
             self._memory = mmap.mmap(self._file, size)
@@ -61,15 +63,21 @@ class Block:
                 given = weights[name]
                 assert (given.dtype, given.shape) == (tensor.dtype, tensor.shape), f"{name} is as before"
                 if given.is_cuda and not is_on_gpu:
-                    is_on_gpu, self._is_pinned = True, self._is_pinned or pin(self._memory)
+                    is_on_gpu = True
+                    self._locked[:] = self._locked or _locked(self._memory)
                 tensor.copy_(given, non_blocking=is_on_gpu)
         if is_on_gpu:
             torch.cuda.current_stream().synchronize()
 
     def close(self) -> None:
-        if self._is_pinned:
-            unpin(self._memory)
-        os.close(self._file)
+        """Free the memory; happens by itself when the block is no longer used."""
+        self._release()
+
+
+def _release(file: int, locked: Sequence[torch.Tensor]) -> None:
+    for memory in locked:
+        unlock_pages(memory)
+    os.close(file)
 
 
 def lay_out(weights: Mapping[str, Any], spare: Block | None = None) -> Block:
@@ -106,31 +114,20 @@ class PinnedBlocks:
             number = os.fstat(file.fileno()).st_ino
             if number not in self._mapped:
                 memory = mmap.mmap(file.fileno(), 0)
-                pin(memory)
+                _locked(memory)
                 self._mapped[number] = memory
         return _views(self._mapped[number], table)
 
 
-def pin(memory: mmap.mmap) -> bool:
-    """Page-lock the memory, so that a GPU copies it at the full rate of the bus; False if CUDA refuses."""
-    refusal = int(_cuda().cudaHostRegister(_address(memory), len(memory), 0))
-    if refusal:
-        logger.warning("weights are copied slowly: CUDA cannot page-lock memory (error %d)", refusal)
-        with contextlib.suppress(RuntimeError):
-            torch.zeros(1, device="cuda")  # CUDA reports the last error once more, with the next kernel
-    return not refusal
-
-
-def unpin(memory: mmap.mmap) -> None:
-    _cuda().cudaHostUnregister(_address(memory))
-
-
-def _cuda() -> Any:
-    return torch.cuda.cudart()  # type: ignore[no-untyped-call]
-
-
-def _address(memory: mmap.mmap) -> int:
-    return torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
+def _locked(memory: mmap.mmap) -> list[torch.Tensor]:
+    """Page-lock the memory and return it; nothing if CUDA refuses, which is only slower."""
+    tensor = torch.frombuffer(memory, dtype=torch.uint8)
+    try:
+        lock_pages(tensor)
+    except RuntimeError as error:
+        logger.warning("weights are copied slowly: CUDA cannot page-lock memory: %s", error)
+        return []
+    return [tensor]
 
 
 def _views(memory: mmap.mmap, table: Table) -> Iterator[tuple[str, torch.Tensor]]:

@@ -175,17 +175,15 @@ class VllmEngine:
         self._retired = None
 
     async def _publish_weights(self, weights: Mapping[str, Any], version: int) -> None:
+        spare, self._spare = self._spare, None
+        block = await asyncio.to_thread(lay_out, weights, spare)
         self._open.clear()
         try:
             await self._quiet.wait()
-            spare, self._spare = self._spare, None
-            block = await asyncio.to_thread(lay_out, weights, spare)
-            try:
-                await self._take(Published(next(self._numbers), version, block))
-            finally:
-                if self._published.block is not block:  # refused
-                    self._spare = block
+            await self._take(Published(next(self._numbers), version, block))
         finally:
+            if self._published.block is not block:  # refused
+                self._spare = block
             self._open.set()
 
     async def _take(self, published: Published) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.optim.adamw import adamw
 
 from turnwise.runtime.devices import check_host_memory
+from turnwise.runtime.page_locking import lock_pages, unlock_pages
 
 _CUDA: Any = torch.cuda  # parts of it have no types
 PIECE = 2**24
@@ -94,12 +95,11 @@ class HostAdamW:
         return self.state[key]
 
     def _hosted(self, weight: Tensor) -> Tensor:
-        """Zeros in fp32, page-locked for a GPU. Torch's pinned memory is up to twice as large as needed."""
+        """Zeros in fp32, page-locked for a GPU."""
         pages = mmap.mmap(-1, 4 * weight.numel(), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         tensor = torch.frombuffer(pages, dtype=torch.float32).view(weight.shape)
         if weight.is_cuda:
-            locked = _CUDA.cudart().cudaHostRegister(tensor.data_ptr(), tensor.nbytes, 0)
-            torch.cuda.check_error(int(locked))
+            lock_pages(tensor)
             self._locked.append(tensor)
         return tensor
 
@@ -167,7 +167,7 @@ class HostAdamW:
 
 def _unlock(tensors: Sequence[Tensor]) -> None:
     for tensor in tensors:
-        _CUDA.cudart().cudaHostUnregister(tensor.data_ptr())
+        unlock_pages(tensor)
 
 
 def _new_slots(largest: int, device: torch.device) -> Tensor:
