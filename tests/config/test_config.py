@@ -245,6 +245,25 @@ def test_settings_that_a_run_cannot_learn_from_are_rejected() -> None:
     settings.run.check_num_tasks(3)
 
 
+@pytest.mark.parametrize(
+    ("settings", "is_adapter"),
+    [
+        (["engine.kind=vllm"], False),
+        (["engine.kind=vllm", "run.mode=async", "rollout.tokens_per_turn=1024"], False),
+        (["engine.kind=vllm", "run.mode=async", "rollout.tokens_per_turn=1025"], True),
+        (["engine.kind=vllm", "rollout.tokens_per_turn=1025"], False),
+        (["engine.kind=vllm", "model.quantisation=nf4"], True),
+        (["engine.kind=vllm", "run.mode=async", "engine.adapters=true"], True),
+        (["engine.kind=vllm", "policy.tuning=full", "run.mode=async", "rollout.tokens_per_turn=1025"], False),
+        (["engine.kind=remote", "engine.remote.url=http://127.0.0.1:8100"], True),
+    ],
+)
+def test_adapters_are_published_merged_unless_that_is_slow_or_impossible(
+    settings: list[str], is_adapter: bool
+) -> None:
+    assert load_recipe(None, settings).publishes_adapters is is_adapter
+
+
 def test_a_resolved_recipe_can_be_changed_and_keeps_the_rest(tmp_path: Path) -> None:
     recipe = load_recipe(write(tmp_path, '[algorithm]\npreset = "grpo"\n[run]\nnum_steps = 3\n'))
     changed = override_recipe(recipe, ["run.num_steps=9"])

@@ -87,7 +87,8 @@ class EngineConfig(BaseModel):
     adapters: bool | None = None
     """vllm, remote: whether a LoRA policy is published as an adapter, a hundredth of the bytes and without
     waiting for requests; false: merged weights, which sample a third faster but round the adapter to their
-    dtype. Unset: merged for vllm in a synchronous run on an unquantised base, else an adapter."""
+    dtype. Unset: an adapter for a quantised base, for remote, and for an asynchronous run whose turns may
+    have more than 1,024 tokens; else merged."""
     vllm: VllmConfig = VllmConfig()
     remote: RemoteConfig = RemoteConfig()
 
