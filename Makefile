@@ -90,7 +90,7 @@ check:  ## Run what CI runs: lint, types, the documentation site and all tests
 bench: setup  ## Compare the MCP client with a bare SDK client
 	$(BIN)/python benchmarks/mcp.py
 
-bench-gpu: setup  ## Run the benchmarks that need a CUDA device, or one PART of them: updates, steps, trl, short
+bench-gpu: setup  ## Run the benchmarks that need a CUDA device, or one PART of them: steps, rivals, updates, sizes, short
 	@bash benchmarks/gpu.sh $(BIN)/python $(PART)
 
 constraints: setup-dev  ## Pin the installed packages

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs the benchmarks that need a CUDA device, one after the other. Each part takes about ten minutes on an H200:
+#   steps     whole steps on long episodes: vLLM alone and turnwise
+#   rivals    the same steps with TRL's trainers, fewer of them: most of the time goes by in their start and slow tools
 #   updates   training updates by model size, compared with padded rows and transformers; the start of a run
-#   steps     whole steps on long episodes: vLLM alone, turnwise, and TRL's asynchronous trainer
-#   trl       the same steps with TRL's GRPOTrainer, most of whose time goes by in slow tools
+#   sizes     whole steps of larger models, and growth with tokens, episodes and turns
 #   short     the vLLM engine, idle time and whole steps on short episodes
 # A benchmark whose packages are missing is skipped with the command that installs them; one that fails does not stop
 # the others, and the exit status is then 1.
@@ -11,8 +12,9 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 python=${1:-.venv/bin/python}
 parts=("${@:2}")
-[[ ${#parts[@]} -gt 0 ]] || parts=(updates steps trl short)
-long=(long_steps.py --device cuda --model qwen3-0.6b --tasks 4 --latencies 0,500 --out runs/long_steps)
+[[ ${#parts[@]} -gt 0 ]] || parts=(steps rivals updates sizes short)
+long=(long_steps.py --device cuda --out)
+small=("${long[@]}" runs/long_steps --model qwen3-0.6b --tasks 4 --latencies 0,500)
 status=0
 
 has() { "$python" -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$1') is None)"; }
@@ -41,12 +43,19 @@ updates() {
   with_vllm start.py --device cuda --model qwen3-1.7b
 }
 
-steps() {
-  with_vllm "${long[@]}" --sides raw,turnwise,turnwise-async
-  with_trl "${long[@]}" --sides trl-async
+steps() { with_vllm "${small[@]}" --sides raw,engine,turnwise,turnwise-async; }
+
+rivals() {
+  with_trl "${small[@]}" --sides trl-async --steps 1
+  with_trl "${small[@]}" --sides trl --warm 0 --steps 1
 }
 
-trl() { with_trl "${long[@]}" --sides trl; }
+sizes() {
+  with_vllm "${long[@]}" runs/long_steps_1.7b --model qwen3-1.7b --tuning full --tasks 2 --tokens 0 --sides turnwise
+  with_vllm "${long[@]}" runs/long_steps_4b --model qwen3-4b --tasks 2 --tokens 0 --sides turnwise
+  with_vllm "${long[@]}" runs/long_steps_8b --model qwen3-8b --tasks 1 --tokens 0 --sides turnwise
+  with_vllm growth_gpu.py
+}
 
 short() {
   with_vllm vllm_engine.py
@@ -59,8 +68,8 @@ short() {
   { echo "$python has no CUDA device; the benchmarks for CPUs are listed in docs/benchmarks/performance.md" >&2; exit 1; }
 for part in "${parts[@]}"; do
   case $part in
-    updates | steps | trl | short) "$part" ;;
-    *) echo "PART: $part is none of updates, steps, trl, short" >&2; exit 1 ;;
+    steps | rivals | updates | sizes | short) "$part" ;;
+    *) echo "PART: $part is none of steps, rivals, updates, sizes, short" >&2; exit 1 ;;
   esac
 done
 exit $status

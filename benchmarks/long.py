@@ -183,7 +183,7 @@ def ours(model: Any, options: argparse.Namespace) -> Update:
             "update": {"tokens_per_microbatch": options.tokens},
             # the sampler's log-probs are artificial
             "algorithm": {"correction": "none"},
-            "optimizer": {"learning_rate": 1e-6},
+            "optimizer": {"learning_rate": 1e-6, "offload": options.offload},
         }
     )
     trainer = Trainer(Policy(model, recipe.policy, is_fused=options.kernels == "fused"), recipe)
@@ -383,6 +383,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=2, help="that count")
     parser.add_argument("--kernels", choices=["plain", "fused"], default="fused", help="ours")
     parser.add_argument("--recompute", action="store_true", help="both sides recompute activations")
+    parser.add_argument("--offload", action="store_true", help="ours: the optimizer is in host memory")
     parser.add_argument("--profile", action="store_true", help="print the GPU time by kernel")
     parser.add_argument("--json", type=Path, help="append every result to this file, one line each")
     options = parser.parse_args()

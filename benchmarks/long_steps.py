@@ -9,9 +9,13 @@ tool's schema and 6 turns of 300 sampled tokens; 700 tokens are observed between
 random, in the sizes of a Qwen3 model; long_race/episodes.py says how all sides play the same tokens.
 
 Sides run one after the other in separate processes, with vLLM and the same share of the GPU for it:
-`raw` (vLLM's AsyncLLM alone, the limit for rollouts), `turnwise`, `turnwise-async`, `trl` (GRPOTrainer) and
-`trl-async` (AsyncGRPOTrainer, LoRA only). `turnwise` and `trl` publish a LoRA policy as whole weights, the
-asynchronous sides as an adapter. The GPU's idle share is read from nvidia-smi ten times a second.
+`raw` (vLLM's AsyncLLM alone, the limit for rollouts), `engine` (the same with turnwise's engine, which starts
+vLLM without torch.compile), `turnwise`, `turnwise-async`, `trl` (GRPOTrainer) and `trl-async`
+(AsyncGRPOTrainer, LoRA only). `trl-async` publishes an adapter, since its merged weights need a second GPU;
+the others publish merged weights. The GPU's idle share is read from nvidia-smi ten times a second.
+
+A side's first step warms it up and is not measured. An asynchronous side plays a step's episodes during the
+step before, so it takes another such step whenever the latency changes.
 """
 
 import argparse
@@ -43,7 +47,8 @@ sys.path.append(str(RIVAL))
 from episodes import TERMS_VARIABLE, LongTerms, Script  # noqa: E402 (found by the path above)
 
 SIDES: dict[str, Sequence[str]] = {
-    "raw": ["raw_side.py"],
+    "raw": ["raw_side.py", "vllm"],
+    "engine": ["raw_side.py", "engine"],
     "turnwise": ["turnwise_side.py", "sync"],
     "turnwise-async": ["turnwise_side.py", "async"],
     "trl": ["trl_side.py"],
@@ -178,13 +183,28 @@ def run_side(side: str, terms: LongTerms, options: argparse.Namespace) -> list[M
         print(f"{side}: FAILED: {status}\n{(folder / 'log').read_text()[-3000:]}", flush=True)
     print(f"{side}:", *(json.dumps(line) for line in lines), sep="\n  ", flush=True)
     steps = [line["step"] for line in lines if "step" in line]
-    return list(measured(side, steps, looks, started, options.warm))
+    return list(measured(side, steps, looks, started, options))
+
+
+def schedule(side: str, options: argparse.Namespace) -> list[tuple[int, bool]]:
+    """The latency of every step, and whether the step is measured."""
+    first, *others = map(int, options.latencies.split(","))
+    if side in ("raw", "engine"):  # without tools
+        first, others = 0, []
+    found = [(first, False)] * options.warm + [(first, True)] * options.steps
+    for latency in others:
+        found += [(latency, False)] * (options.warm if side.endswith("async") else 0)
+        found += [(latency, True)] * options.steps
+    if side == "turnwise-async":  # plays nothing ahead in its last step, which is therefore short
+        found.append((found[-1][0], False))
+    return found
 
 
 def measured(
-    side: str, steps: list[dict[str, float]], looks: Path, started: float, num_warm: int
+    side: str, steps: list[dict[str, float]], looks: Path, started: float, options: argparse.Namespace
 ) -> Iterator[Measured]:
-    counted = steps[num_warm:]
+    planned = schedule(side, options)
+    counted = [step for step, (_, is_measured) in zip(steps, planned, strict=False) if is_measured]
     for latency in sorted({int(step["latency"]) for step in counted}):
         chosen = [step for step in counted if step["latency"] == latency]
         names = [name for name in chosen[0] if name not in ("latency", "began", "seconds")]
@@ -249,7 +269,6 @@ def report(rows: Sequence[Measured], terms: LongTerms) -> None:
 
 def terms_of(options: argparse.Namespace, side: str) -> LongTerms:
     is_cpu = options.device == "cpu"
-    latencies = tuple(map(int, options.latencies.split(",")))
     shape = QUICK if is_cpu else {}
     shape |= {"num_tasks": options.tasks} if options.tasks else {}
     return LongTerms(
@@ -258,7 +277,7 @@ def terms_of(options: argparse.Namespace, side: str) -> LongTerms:
         device=options.device,
         dtype="float32" if is_cpu else "bfloat16",
         tuning=options.tuning,
-        latencies=latencies[:1] * options.warm + latencies * options.steps,
+        latencies=tuple(latency for latency, _ in schedule(side, options)),
         memory_share=options.memory_share,
         tokens_per_microbatch=options.tokens,
         rows=options.rows,
@@ -280,7 +299,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2, help="measured steps at each latency")
     parser.add_argument("--tasks", type=int, help="per step, each played 8 times; 16 by default")
     parser.add_argument("--memory-share", type=float, default=0.45, help="share of the GPU for vLLM")
-    parser.add_argument("--tokens", type=int, default=32_768, help="turnwise: tokens per micro-batch")
+    parser.add_argument(
+        "--tokens", type=int, default=32_768, help="turnwise: tokens per micro-batch; 0: as many as fit"
+    )
     parser.add_argument("--set", action="append", default=[], help="turnwise: a setting, KEY=VALUE")
     parser.add_argument("--rows", type=int, default=2, help="TRL: episodes per micro-batch")
     parser.add_argument("--side-seconds", type=float, default=600, help="time limit of a side")
@@ -292,7 +313,8 @@ def main() -> None:
     if not (options.out / "model").exists():
         write_model(options.model, options.out / "model", options.device)
     terms_of(options, "model").set_latency(0)
-    write_script(terms_of(options, "model"), 1 + options.warm + options.steps * 4)
+    # enough for the side that plays the most steps, and ahead of them
+    write_script(terms_of(options, "model"), 2 * len(schedule("trl-async", options)) + 1)
     for side in options.sides.split(","):
         found = run_side(side, terms_of(options, side), options)
         rows += found

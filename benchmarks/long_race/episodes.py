@@ -41,7 +41,7 @@ class LongTerms:
     memory_share: float
     """Share of the GPU for vLLM's weights and cache."""
     tokens_per_microbatch: int
-    """turnwise: tokens per micro-batch."""
+    """turnwise: tokens per micro-batch; 0: found from the memory plan."""
     rows: int
     """TRL: episodes per micro-batch."""
     num_tasks: int = 16

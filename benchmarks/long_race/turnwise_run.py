@@ -28,9 +28,7 @@ from turnwise.types import Completion, Finish, Message, Sampling, Task, Truth
 class Reporting(Quiet):
     """Prints the figures of every step."""
 
-    def __init__(self, recipe: Recipe, terms: LongTerms) -> None:
-        super().__init__(Console(stderr=True), recipe)
-        self.steps = Steps(terms)
+    steps: Steps
 
     def learned(self, step: int, figures: Figures, alarms: Sequence[Alarm], skipped: str) -> None:
         super().learned(step, figures, alarms, skipped)
@@ -95,6 +93,8 @@ def recipe_of(terms: LongTerms, mode: str) -> Recipe:
         # scripted tokens have the log-probs of the tokens that were sampled
         "health.halt": "[]",
     }
+    if not terms.tokens_per_microbatch:
+        del keys["update.tokens_per_microbatch"]
     if terms.engine == "transformers":
         del keys["engine.vllm.gpu_memory_utilization"]
     elif terms.device == "cpu":  # a rehearsal
@@ -134,7 +134,7 @@ async def main(mode: str) -> None:
     terms, started = read_terms(), time.perf_counter()
     write_inputs(terms)
     recipe = recipe_of(terms, mode)
-    screen = Reporting(recipe, terms)
+    screen = Reporting(Console(stderr=True), recipe)
     with RunFolder.create(Path(terms.folder), "turnwise", recipe, is_dated=False) as folder:
         async with open_run(recipe, folder, screen) as run:
             found = json.loads(terms.script_file.read_text())["tasks"][0]
@@ -144,6 +144,6 @@ async def main(mode: str) -> None:
             script = Script(terms, load_tokenizer(terms.model))
             engine.complete = ScriptedTurns(engine, script, terms).complete
             tell(ready=time.perf_counter() - started)
-            screen.steps.begin()
+            screen.steps = Steps(terms)
             await train(run, Stopping())
             tell(memory=await engine.memory() if terms.engine == "vllm" else {"peak_gib": peak_gib()})

@@ -12,7 +12,7 @@ def write_servers(file: Path, latency: int) -> None:
     set_latency(file, latency)
     blocks = {}
     for name in ("fmp", "polygon", "tavily", "python", "slack"):
-        args = [str(DELAYED), str(_delay_of(file)), "turnwise", "serve", name]
+        args = [str(DELAYED), str(_delay_of(file)), sys.executable, "-m", "turnwise", "serve", name]
         # in an episode's private copy of the folder, a changed latency would not be seen
         blocks[name] = {"command": sys.executable, "args": args, "turnwise": {"data": "real"}}
     file.write_text(json.dumps({"mcpServers": blocks}, indent=1))
