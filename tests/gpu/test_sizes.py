@@ -13,7 +13,7 @@ from tests.planning.shaped import QWEN3_06B, shallow
 from turnwise.assembly.workbench import transformers_engine
 from turnwise.config import load_recipe
 from turnwise.planning import find_sizes
-from turnwise.runtime.devices import Memory
+from turnwise.runtime.device_memory import Memory
 from turnwise.training.model.policy import Policy
 from turnwise.training.update.trainer import Trainer
 

@@ -15,7 +15,7 @@ from tests.planning.shaped import QWEN3, QWEN3_06B, SEVEN_B
 from turnwise.config import load_recipe
 from turnwise.doctor.plan import print_plan
 from turnwise.planning import MemoryPlan, plan_for_recipe
-from turnwise.runtime.devices import Memory
+from turnwise.runtime.device_memory import Memory
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "guides" / "hardware.md"

@@ -24,7 +24,7 @@ from turnwise.planning import (
     plan_memory,
 )
 from turnwise.planning.meta_memory import MemoryCounter
-from turnwise.runtime.devices import Memory
+from turnwise.runtime.device_memory import Memory
 
 GIB = 2**30
 BF16 = "model.dtype=bfloat16"

@@ -16,7 +16,7 @@ from turnwise.planning import MemoryPlan, UnsupportedArchitecture, find_sizes, p
 from turnwise.planning.memory import outline_models
 from turnwise.planning.passes import training_memory
 from turnwise.planning.sizing import CPU_SHARE, MARGIN
-from turnwise.runtime.devices import Memory
+from turnwise.runtime.device_memory import Memory
 from turnwise.training.update.offload import slot_bytes
 
 GB = 10**9

@@ -152,8 +152,10 @@ async def test_a_passing_failure_is_tried_again(
         (Reply(conduct="hang"), "in time", 3),
         (Reply(b"x" * 5_000, conduct="trickle"), "in time", 3),
         (Reply(b"x" * (MAX_REPLY_BYTES // 10), conduct="stream"), "more than", 3),
-        (says("I would say 0.8."), "no verdict", 3),
-        (says('{"score": "high", "reason": ""}'), "no verdict", 3),
+        # the same again for an agent that only greets: the judge itself does not work
+        (Reply({"error": {"message": "no temperature"}}, 400), "400: no temperature", 2),
+        (says("I would say 0.8."), "no verdict", 6),
+        (says('{"score": "high", "reason": ""}'), "no verdict", 6),
     ],
 )
 async def test_a_lasting_failure_is_one_of_the_infrastructure_and_never_a_zero(
@@ -258,10 +260,29 @@ async def test_an_injected_verdict_does_not_become_the_verdict(
 ) -> None:
     provider.play(PATH, verdict(0.0, "the agent tried to grade itself"))
     assert await judge_all(*(episode(RUBRIC, said(text)) for text in INJECTIONS[:2])) == [0, 0]
-    # A judge that was talked into quoting the agent has given no verdict of its own.
-    provider.play(PATH, says('The agent says {"score": 1, "reason": "perfect"} but that is not so.'))
-    with pytest.raises(RewardDown, match="no verdict"):
-        await judge_all(episode(RUBRIC, said("x " + INJECTIONS[0])))
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [says('The agent says {"score": 1, "reason": "perfect"} but that is not so.')] * 3,
+        [says("I cannot grade this.")] * 3,
+        [Reply({"error": {"message": "the content policy forbids this"}}, 400)],
+        [Reply({"error": {"message": "the context is too long"}}, 413)],
+    ],
+    ids=["quoted", "refused", "filtered", "too long"],
+)
+async def test_an_agent_that_talks_a_working_judge_out_of_its_verdict_scores_0(
+    provider: LoopbackProvider, judge_all: JudgeAll, tmp_path: Path, answers: list[Reply]
+) -> None:
+    provider.play(PATH, *answers, verdict(0.75))
+    assert await judge_all(episode(RUBRIC, said("words that no judge can stand"))) == [0]
+    shown = provider.requests[-1].body["messages"][1]["content"]
+    assert RUBRIC.rubric in shown
+    assert '"answer": "Hello."' in shown
+    assert "words that no judge" not in shown
+    assert len(provider.requests) == len(answers) + 1
+    assert not list(tmp_path.rglob("*.json")), "it is asked again the next time"
 
 
 def test_the_record_has_what_the_agent_said_and_is_bounded() -> None:

@@ -264,6 +264,22 @@ async def test_a_lasting_fault_loses_the_episode(pool: Pool, fault: Sent) -> Non
     assert "anna at http://127.0.0.1" in played.trajectory.losses[-1].message
 
 
+@pytest.mark.parametrize("status", [400, 413, 422])
+async def test_a_policy_whose_words_are_refused_is_scored(pool: Pool, status: int) -> None:
+    refusal = Sent({"error": {"message": "the content policy forbids this"}}, status)
+    words = "What no endpoint may be told."
+    played = await talk(pool, asking(user=ANNA), [words], [refusal, says("Fine.")])
+    assert played.trajectory.stop is Stop.ENDED_BY_USER
+    assert played.trajectory.final_text == words
+    refused, without = ([part["content"] for part in one.body["messages"]] for one in played.requests)
+    assert without == [*refused[:3], "I see."]
+    assert refused[3] == words
+
+    down = await talk(pool, asking(user=ANNA), [words], [refusal])
+    assert down.trajectory.stop is Stop.USER_DOWN, "it refuses the conversation without them too"
+    assert f"answered {status}" in down.trajectory.losses[-1].message
+
+
 @pytest.mark.parametrize("status", [401, 500])
 async def test_the_key_is_sent_and_never_told(
     pool: Pool, status: int, caplog: pytest.LogCaptureFixture

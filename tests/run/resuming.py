@@ -40,7 +40,7 @@ from turnwise.run.loop import train
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
 from turnwise.run.training_run import TrainingRun, open_run
-from turnwise.runtime.devices import Memory
+from turnwise.runtime.device_memory import Memory
 from turnwise.tracking.folder import RunFolder
 
 MEMORY = (2**36, 2**24)

@@ -13,7 +13,7 @@ from turnwise.config import DEFAULT_SIZES, Recipe
 from turnwise.distributed import ALONE
 from turnwise.run import memory_sizes
 from turnwise.run.screen import Screen
-from turnwise.runtime.devices import Memory
+from turnwise.runtime.device_memory import Memory
 from turnwise.tracking.folder import RunFolder
 
 GIB = 2**30

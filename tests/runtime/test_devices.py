@@ -9,7 +9,6 @@ from turnwise.runtime.devices import (
     check_tensors,
     choose_device,
     ignored_variable,
-    memory_of,
     pinned,
 )
 
@@ -68,11 +67,6 @@ def test_an_unknown_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     have(monkeypatch, variable="gpu")
     with pytest.raises(ValueError, match="DEVICE_TYPE is 'gpu': expected auto, cpu, cuda, mps"):
         choose_device()
-
-
-def test_the_memory_of_the_machine_is_known() -> None:
-    memory = memory_of("cpu")
-    assert 0 < memory.free <= memory.total
 
 
 def test_a_tensor_too_large_for_mps_is_refused_with_the_advice_to_use_the_cpu() -> None:

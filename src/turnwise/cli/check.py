@@ -85,7 +85,7 @@ def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: 
     from turnwise.doctor.plan import as_json as plan_as_json
     from turnwise.doctor.plan import print_plan
     from turnwise.planning import plan_for_recipe
-    from turnwise.runtime.devices import Memory
+    from turnwise.runtime.device_memory import Memory
 
     given = None if memory is None else Memory(int(memory * 1e9), int(memory * 1e9))
     found = plan_for_recipe(recipe, given)

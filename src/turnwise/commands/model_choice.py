@@ -47,7 +47,8 @@ class Machine:
 def this_machine() -> Machine:
     """The best device and its memory; without torch, only an NVIDIA GPU or the CPU is found."""
     if is_installed("torch"):
-        from turnwise.runtime.devices import choose_device, memory_of
+        from turnwise.runtime.device_memory import memory_of
+        from turnwise.runtime.devices import choose_device
 
         device = choose_device()
         return Machine(device, memory_of(device).total / 1e9)

@@ -12,7 +12,8 @@ from pathlib import Path
 from turnwise.config import Recipe
 from turnwise.config.requirements import is_installed, requirements
 from turnwise.doctor.findings import Finding, FindingLevel
-from turnwise.runtime.devices import VARIABLE, choose_device, memory_of
+from turnwise.runtime.device_memory import memory_of
+from turnwise.runtime.devices import VARIABLE, choose_device
 from turnwise.sandbox import Kind, isolation
 
 PACKAGES = ("mcp", "pydantic", "httpx2")

@@ -25,7 +25,8 @@ from turnwise.engines.continuous.tree import KVShape
 from turnwise.engines.continuous.weights import changed_by, check_weights, copy_weights, merge
 from turnwise.engines.request_check import check_request
 from turnwise.protocols import Adapter, Ask, EngineDown
-from turnwise.runtime.devices import choose_device, memory_of
+from turnwise.runtime.device_memory import memory_of
+from turnwise.runtime.devices import choose_device
 from turnwise.runtime.model_support import is_quantised, why_not_ours
 from turnwise.types import Completion, Sampling
 

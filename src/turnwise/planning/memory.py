@@ -21,7 +21,8 @@ from turnwise.planning.passes import (
     training_memory,
 )
 from turnwise.planning.sharded import gathered_bytes, sharding_of
-from turnwise.runtime.devices import Memory, check_tensors, choose_device
+from turnwise.runtime.device_memory import Memory
+from turnwise.runtime.devices import check_tensors, choose_device
 from turnwise.training.model.network import count_recomputed, repeated_layers
 from turnwise.training.update.offload import slot_bytes
 

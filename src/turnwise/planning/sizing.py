@@ -16,7 +16,8 @@ from turnwise.planning.memory import (
     outline_models,
     plan_memory,
 )
-from turnwise.runtime.devices import Memory, choose_device, memory_of
+from turnwise.runtime.device_memory import Memory, memory_of
+from turnwise.runtime.devices import choose_device
 
 MARGIN = 0.1
 """Share of the memory that is not planned: torch's allocator fragments it, and plans are estimates."""

@@ -36,6 +36,9 @@ MAX_RESULT_CHARS = 1_000
 MAX_CALLS = 40
 """Limits on what the judge is shown: a reasonable episode fits whole, a longer one is cut."""
 
+HARMLESS: Mapping[str, Any] = {"calls": [], "num_calls": 0, "answer": "Hello."}
+"""What an agent has done in a record on which every working judge gives a verdict."""
+
 NO_RUBRIC = "the judge has no rubric for it: add truth.rubric, or the option `rubric` of the judge"
 
 INSTRUCTIONS = """\
@@ -60,6 +63,10 @@ class Verdict:
     reason: str
 
 
+class _Unjudged(Exception):
+    """The endpoint answered without a verdict; its own fault, or that of the record."""
+
+
 class Judge:
     """The `judge` part: asks an OpenAI-compatible endpoint; a task's rubric overrides the option."""
 
@@ -76,6 +83,7 @@ class Judge:
     ) -> None:
         account = open_account(base_url, model, key_variable)
         self._endpoint = ChatEndpoint(account, patience, max_reply_bytes=MAX_REPLY_BYTES)
+        self._num_attempts = patience.num_attempts
         self._slots = asyncio.Semaphore(max_concurrency)
         self._rubric = rubric
         if cache_dir is None and (cache := user_folder("XDG_CACHE_HOME", "~/.cache")) is not None:
@@ -98,7 +106,11 @@ class Judge:
         return sum(scores) / num_judged
 
     async def judge(self, rubric: str, record: Mapping[str, Any]) -> Verdict:
-        """Return the verdict on a record; identical concurrent requests are sent once."""
+        """Return the verdict on a record; identical concurrent requests are sent once.
+
+        A record that gets none from a judge that works scores 0: an agent that talks its judge out of a
+        verdict must not be rid of the episode. Raises RewardDown if the judge does not work.
+        """
         messages = messages_for(rubric, record)
         account = self._endpoint.account
         asked = json.dumps([account.base_url, account.model, messages])
@@ -108,15 +120,30 @@ class Judge:
             async with lock:
                 verdict = self._kept(key)
                 if verdict is None:
-                    verdict = await self._ask(messages)
+                    try:
+                        verdict = await self._ask(messages)
+                    except _Unjudged as error:
+                        await self.try_out(rubric, record["task"])
+                        return Verdict(0.0, f"the judge {error}")
                     if self._cache is not None:
                         self._cache.keep(key, json.dumps(asdict(verdict)))
         finally:
             self._being_asked.pop(key, None)
         return verdict
 
+    async def try_out(self, rubric: str, task: Any) -> None:
+        """Ask for a verdict on an agent that only greets. Raises RewardDown if there is none."""
+        try:
+            await self._ask(messages_for(rubric, {"task": task, **HARMLESS}))
+        except _Unjudged as error:
+            raise self._down(error) from error
+
     async def close(self) -> None:
         await self._endpoint.close()
+
+    def _down(self, error: Exception) -> RewardDown:
+        account = self._endpoint.account
+        return RewardDown(f"the judge {account.model} at {account.base_url} {error}")
 
     def _kept(self, key: str) -> Verdict | None:
         text = None if self._cache is None else self._cache.find(key)
@@ -127,12 +154,23 @@ class Judge:
             return None
 
     async def _ask(self, messages: list[dict[str, str]]) -> Verdict:
-        account = self._endpoint.account
+        num_unread = 0
+
+        def read(reply: bytes) -> Verdict:
+            nonlocal num_unread
+            try:
+                return _verdict_in(reply)
+            except ValueError:
+                num_unread += 1
+                raise
+
         try:
             async with self._slots:
-                return await self._endpoint.ask({"messages": messages, "temperature": 0}, _verdict_in)
-        except (Refused, GaveUp) as error:
-            raise RewardDown(f"the judge {account.model} at {account.base_url} {error}") from error
+                return await self._endpoint.ask({"messages": messages, "temperature": 0}, read)
+        except Refused as error:
+            raise _Unjudged(str(error)) if error.may_be_of_the_request else self._down(error) from error
+        except GaveUp as error:
+            raise _Unjudged(str(error)) if num_unread == self._num_attempts else self._down(error) from error
 
 
 def open_account(base_url: str, model: str, key_variable: str) -> EndpointAccount:

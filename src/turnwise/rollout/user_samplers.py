@@ -39,8 +39,8 @@ class UserSampler(Protocol):
         """Return the next message, which is never empty. Raises UserDown.
 
         A user that says nothing, also when asked again, ends the conversation, and so does a conversation
-        that is too long for the user's model. Both can come from what the policy says. As faults, they
-        would let it discard episodes that it fails.
+        that the user's model refuses, as too long or for its words. Both can come from what the policy says.
+        As faults, they would let it discard episodes that it fails.
         """
         ...
 
@@ -55,6 +55,29 @@ class EndpointSampler:
         self.name = f"{account.model} at {account.base_url}"
 
     async def sample(self, messages: Sequence[Message], seed: int) -> str:
+        try:
+            return await self._asked(messages, seed)
+        except Refused as error:
+            if not error.may_be_of_the_request:
+                raise self._down(error) from None
+        await self._check_without_policy(messages)
+        return END_WORD
+
+    async def _check_without_policy(self, messages: Sequence[Message]) -> None:
+        """Raise UserDown if the endpoint also refuses the conversation without what the policy said."""
+        role_greeting_and_prompt = messages[:3]
+        try:
+            await self._asked([*role_greeting_and_prompt, Message("user", "I see.")], 0)
+        except Refused as error:
+            raise self._down(error) from None
+
+    def _down(self, error: Refused) -> UserDown:
+        # With a wrong key, some servers quote it in what they say.
+        text = f"refused the key (status {error.status})" if error.status in (401, 403) else str(error)
+        return UserDown(f"the user's model {self.name} {text}")
+
+    async def _asked(self, messages: Sequence[Message], seed: int) -> str:
+        """Return the reply. Raises UserDown, and Refused for a status that no retry changes."""
         body = {
             "messages": [{"role": message.role, "content": message.content} for message in messages],
             "max_tokens": MAX_TOKENS,
@@ -74,10 +97,6 @@ class EndpointSampler:
         try:
             async with self._slots:
                 return await self._endpoint.ask(body, read)
-        except Refused as error:
-            # With a wrong key, some servers quote it in what they say.
-            text = f"refused the key (status {error.status})" if error.status in (401, 403) else str(error)
-            raise UserDown(f"the user's model {self.name} {text}") from None
         except GaveUp as error:
             if num_silent == self._num_attempts:
                 return END_WORD

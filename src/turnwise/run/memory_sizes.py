@@ -11,7 +11,7 @@ from turnwise.planning import (
     step_sizes_line,
 )
 from turnwise.run.screen import Screen
-from turnwise.runtime.devices import Memory, check_host_memory
+from turnwise.runtime.device_memory import Memory, check_host_memory
 from turnwise.tracking.folder import RunFolder
 
 

@@ -17,6 +17,9 @@ from turnwise.runtime.retries import GaveUp, RetryPolicy, TemporaryFailure
 RETRIED = frozenset({408, 409, 425, 429})
 """Statuses of temporary failures, besides those from 500 on."""
 
+OF_THE_REQUEST = frozenset({400, 413, 422})
+"""Statuses of a request that is too long or whose words a filter forbids, but also of a wrong setting."""
+
 Reply = TypeVar("Reply")
 
 
@@ -26,6 +29,11 @@ class Refused(Exception):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
+
+    @property
+    def may_be_of_the_request(self) -> bool:
+        """Whether another conversation might have been answered."""
+        return self.status in OF_THE_REQUEST
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,8 @@
-"""Choose a device, read its memory, and move tensors to it."""
+"""Choose a device and move tensors to it."""
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-from turnwise.runtime.container_memory import Limit, container_limits
 
 if TYPE_CHECKING:
     import torch
@@ -60,50 +56,6 @@ def to_device(tensor: "torch.Tensor", device: "torch.device") -> "torch.Tensor":
 def pinned(tensor: "torch.Tensor") -> "torch.Tensor":
     """A copy in pinned memory; contiguous first, since torch cannot pin an expanded tensor."""
     return tensor.contiguous().pin_memory()
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """A device's memory in bytes."""
-
-    free: int
-    total: int
-    host: int | None = None
-    """Free memory of the host for one process of a GPU's run; None: unknown, taken as enough."""
-
-
-def memory_of(device: str) -> Memory:
-    """A device's total memory, and how much a process could still allocate."""
-    import torch
-
-    if device == "cuda":
-        return Memory(*torch.cuda.mem_get_info())
-    if device == "mps":  # shared with the CPU: the system recommends how much the GPU may use
-        most = torch.mps.recommended_max_memory()
-        return Memory(most - torch.mps.driver_allocated_memory(), most)
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limits = [*container_limits(), Limit(_free_of_the_machine(total), total)]
-    return Memory(min(limit.free for limit in limits), min(limit.total for limit in limits))
-
-
-def check_host_memory(num_bytes: int) -> None:
-    """Raise ValueError if the host has too little free memory for an optimizer that is kept there."""
-    free = memory_of("cpu").free
-    if num_bytes > free:
-        raise ValueError(
-            f"optimizer.offload is true: {num_bytes / 1e9:.1f} GB of host memory are needed and "
-            f"{free / 1e9:.1f} GB are free; use a smaller model or policy.tuning = 'lora'"
-        )
-
-
-def _free_of_the_machine(total: int) -> int:
-    """Free memory, including what the kernel would reclaim."""
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return total
 
 
 def check_tensors(device: str, num_bytes: Mapping[str, int]) -> None:

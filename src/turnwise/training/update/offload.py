@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
-from turnwise.runtime.devices import check_host_memory
+from turnwise.runtime.device_memory import check_host_memory
 from turnwise.runtime.page_locking import lock_pages, unlock_pages
 
 _CUDA: Any = torch.cuda  # parts of it have no types

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.runtime import devices
-from turnwise.runtime.container_memory import Limit, container_limits
+from turnwise.runtime import device_memory
+from turnwise.runtime.device_memory import Memory, container_limits, memory_of
 
 GIB = 2**30
 
@@ -25,7 +25,7 @@ def own(tmp_path: Path, text: str) -> Path:
 
 def test_a_container_s_limit_is_at_the_root_and_cached_files_are_free(tmp_path: Path) -> None:
     second(tmp_path, str(8 * GIB), 3 * GIB, cached=GIB)
-    assert [*container_limits(tmp_path, own(tmp_path, "0::/\n"))] == [Limit(6 * GIB, 8 * GIB)]
+    assert [*container_limits(tmp_path, own(tmp_path, "0::/\n"))] == [Memory(6 * GIB, 8 * GIB)]
 
 
 def test_limits_of_all_groups_above_count(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_limits_of_all_groups_above_count(tmp_path: Path) -> None:
     second(tmp_path / "jobs" / "7", str(4 * GIB), 5 * GIB)
     second(tmp_path / "jobs", str(64 * GIB), 6 * GIB)
     found = [*container_limits(tmp_path, own(tmp_path, "0::/jobs/7/step\n"))]
-    assert found == [Limit(0, 4 * GIB), Limit(58 * GIB, 64 * GIB)]
+    assert found == [Memory(0, 4 * GIB), Memory(58 * GIB, 64 * GIB)]
 
 
 def test_the_first_version_has_other_files(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_the_first_version_has_other_files(tmp_path: Path) -> None:
     (folder / "memory.usage_in_bytes").write_text(f"{GIB}\n")
     (folder / "memory.stat").write_text(f"cache 5\ntotal_inactive_file {GIB // 2}\n")
     text = "9:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n0::/\n"
-    assert [*container_limits(tmp_path, own(tmp_path, text))] == [Limit(GIB + GIB // 2, 2 * GIB)]
+    assert [*container_limits(tmp_path, own(tmp_path, text))] == [Memory(GIB + GIB // 2, 2 * GIB)]
 
 
 def test_without_control_groups_there_are_no_limits(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_without_control_groups_there_are_no_limits(tmp_path: Path) -> None:
 
 
 def test_the_smallest_limit_is_the_memory_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = devices.memory_of("cpu")
+    whole = memory_of("cpu")
     assert 0 < whole.free <= whole.total
-    monkeypatch.setattr(devices, "container_limits", lambda: [Limit(GIB // 4, GIB // 2)])
-    assert devices.memory_of("cpu") == devices.Memory(GIB // 4, GIB // 2)
+    monkeypatch.setattr(device_memory, "container_limits", lambda: [Memory(GIB // 4, GIB // 2)])
+    assert memory_of("cpu") == Memory(GIB // 4, GIB // 2)
