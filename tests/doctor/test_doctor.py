@@ -19,10 +19,12 @@ from tests import warm
 from tests.mcp.test_enclosure import SCRIBE
 from tests.rollout.stage import task
 from tests.run.stage import write_model
+from tests.servers.provider import Answer, LoopbackProvider
 from tests.shown import recipe_in, shown_task, sound_setup, write_servers
 from tests.test_cli import SECRET, fresh, is_plain, no_torch, turnwise
 from turnwise.config import Recipe
 from turnwise.doctor import Finding, FindingLevel, examine, print_finding
+from turnwise.doctor.endpoints import check_endpoints
 from turnwise.doctor.machine import check_device, check_disk, check_package, check_packages
 from turnwise.doctor.recipe import (
     check_model,
@@ -55,7 +57,7 @@ def folder(sound: Path, tmp_path: Path) -> Path:
 
 async def examined(folder: Path, *overrides: str) -> list[Finding]:
     servers = load_servers(folder / "mcp.json", variables={})
-    looking = examine(servers, {}, recipe_in(folder, *overrides), needed_bytes=1)
+    looking = examine(servers, recipe_in(folder, *overrides), needed_bytes=1)
     return [finding async for finding in looking]
 
 
@@ -245,6 +247,43 @@ async def test_an_engine_server_that_does_not_answer_is_bad(folder: Path) -> Non
     assert finding.level is BAD
     assert "http://127.0.0.1:9 is not there" in finding.detail
     assert "turnwise engine" in finding.advice
+
+
+JUDGED = 'rewards=[{name="outcome"}, {name="judge", weight=0.5, options={model="m", base_url="URL"}}]'
+
+
+@pytest.mark.parametrize(
+    ("answer", "level", "detail"),
+    [
+        (Answer({"choices": [{"message": {"content": '{"score": 1, "reason": "kind"}'}}]}), GOOD, ""),
+        (Answer({"error": {"message": "no model m"}}, 404), BAD, "404: no model m"),
+        (Answer(b"", 500), BAD, "500"),
+    ],
+    ids=["answers", "refuses", "fails"],
+)
+async def test_endpoints_of_judges_and_users_are_asked_once(
+    folder: Path, answer: Answer, level: FindingLevel, detail: str
+) -> None:
+    with LoopbackProvider() as provider:
+        provider.play("chat/completions", answer)
+        keys = (JUDGED.replace("URL", provider.url), "user.model=m", f"user.url={provider.url}")
+        found = [finding async for finding in check_endpoints(recipe_in(folder, *keys))]
+    assert [(finding.what, finding.level) for finding in found] == [("judge", level), ("user", level)]
+    assert all(detail in finding.detail for finding in found)
+    assert len(provider.requests) == 2
+
+
+async def test_endpoints_without_their_key_are_bad(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    far = "https://api.openai.com/v1"
+    found = [
+        finding
+        async for finding in check_endpoints(
+            recipe_in(folder, JUDGED.replace("URL", far), "user.model=m", f"user.url={far}")
+        )
+    ]
+    assert [finding.level for finding in found] == [BAD, BAD]
+    assert all("OPENAI_API_KEY" in finding.detail for finding in found)
 
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")

@@ -94,7 +94,7 @@ async def open_user_model(
     sampler: UserSampler
     secrets: tuple[str, ...] = ()
     if recipe.user.url:
-        account = _account(recipe.user)
+        account = account_of(recipe.user)
         secrets = (account.key,) if account.key else ()
         endpoint = EndpointSampler(account)
         exits.push_async_callback(endpoint.close)
@@ -127,7 +127,8 @@ async def _engine_sampler(
     return EngineSampler(engine, chat, name, is_exact=recipe.rollout.lockstep)
 
 
-def _account(user: UserConfig) -> EndpointAccount:
+def account_of(user: UserConfig) -> EndpointAccount:
+    """The account at user.url; ValueError if its key is missing or malformed."""
     key = environment().get(user.key_variable, "").strip()
     check_token(key, user.key_variable)
     if not key and urlsplit(user.url).hostname == "api.openai.com":

@@ -49,13 +49,12 @@ def doctor(
     servers, settings = _setup(recipe, overrides)
     from turnwise.cli.recipes import with_generated_tasks
     from turnwise.doctor import Finding, FindingLevel, examine, print_finding
-    from turnwise.runtime.environment import environment
 
     console = Console(emoji=False, highlight=False)
 
     async def look() -> list[Finding]:
         findings = []
-        async for finding in examine(servers, environment(), settings, needed_bytes=int(disk * 1e9)):
+        async for finding in examine(servers, settings, needed_bytes=int(disk * 1e9)):
             findings.append(finding)
             if not as_json:
                 print_finding(finding, console)

@@ -1,7 +1,7 @@
 """Examine a recipe and its servers; findings come as soon as they are known."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 from turnwise.config import Recipe
 from turnwise.doctor import keys, machine
@@ -11,7 +11,7 @@ from turnwise.servers.backends import ReadyServers
 
 
 async def examine(
-    servers: ReadyServers, environ: Mapping[str, str], recipe: Recipe | None, *, needed_bytes: int
+    servers: ReadyServers, recipe: Recipe | None, *, needed_bytes: int
 ) -> AsyncIterator[Finding]:
     """Check everything a run needs; nothing is changed, and no finding contains a secret.
 
@@ -36,7 +36,7 @@ async def examine(
     if recipe is not None:
         yield machine.check_disk(recipe.run.folder, needed_bytes)
     yield await asyncio.to_thread(machine.check_sandbox)
-    for finding in keys.check_keys(servers, environ, recipe):
+    for finding in keys.check_keys(servers):
         yield finding
     needed = None
     if recipe is not None and can_train:
@@ -53,7 +53,10 @@ async def examine(
 
 async def _examine_recipe(recipe: Recipe, reached: Reached) -> AsyncIterator[Finding]:
     from turnwise.doctor import recipe as setup
+    from turnwise.doctor.endpoints import check_endpoints
 
+    async for finding in check_endpoints(recipe):
+        yield finding
     is_sound = reached.is_whole
     for finding in setup.check_tasks(recipe, reached):
         is_sound = is_sound and finding.level is not FindingLevel.BAD

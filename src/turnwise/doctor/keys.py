@@ -1,8 +1,7 @@
-"""Looks at keys: which are set and not used, whether providers accept those of live servers, the judge's."""
+"""Looks at keys: which are set and not used, and whether providers accept those of live servers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from turnwise.config import Recipe
 from turnwise.doctor.findings import Finding, FindingLevel
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
@@ -14,20 +13,10 @@ _REFUSALS = ("refused", "plan does not allow")
 """Words in our live servers' errors if the provider answered and rejected the key or its plan."""
 
 
-def check_keys(servers: ReadyServers, environ: Mapping[str, str], recipe: Recipe | None) -> Iterator[Finding]:
-    """Report unused keys and whether a judge has its key; no finding contains a key's value."""
+def check_keys(servers: ReadyServers) -> Iterator[Finding]:
+    """Report unused keys; no finding contains a key's value."""
     for server, key in servers.unused_keys.items():
         yield Finding(f"{server} key", FindingLevel.GOOD, describe_unused(server, key))
-    for part in recipe.rewards if recipe is not None else ():
-        if part.name != "judge":
-            continue
-        key = str(part.options.get("key_variable", "OPENAI_API_KEY"))
-        if environ.get(key):
-            yield Finding("judge key", FindingLevel.GOOD, f"{key} is set")
-        elif not part.options.get("base_url"):
-            yield Finding(
-                "judge key", FindingLevel.BAD, f"{key} is not set", "set it, or name your own base_url"
-            )
 
 
 async def try_key(pool: Pool, spec: ServerSpec) -> Finding:
