@@ -76,10 +76,12 @@ class Bridge:
 
     def _turn_start(self, ids: Sequence[int]) -> int:
         """The index at which the last turn's sampled part begins: after the last turn opening."""
-        opening = self._opening_ids
-        for start in range(len(ids) - len(opening), 0, -1):
-            if list(ids[start : start + len(opening)]) == opening:
-                return start + len(opening)
+        if not self._opening_ids:
+            return len(ids)
+        first, *others = self._opening_ids
+        for start in range(len(ids) - len(others) - 1, 0, -1):
+            if ids[start] == first and list(ids[start + 1 : start + 1 + len(others)]) == others:
+                return start + 1 + len(others)
         return max(len(ids) - 1, 1)
 
     def check(self) -> list[str]:

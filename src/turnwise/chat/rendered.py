@@ -136,7 +136,8 @@ class RenderedChat:
 
     def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
         """Return calls, an answer, or a format error; call ids count from `call_0` within the turn."""
-        end = next((at for at, token in enumerate(completion_ids) if token in self.stop_ids), None)
+        stop_ids = self.stop_ids
+        end = next((at for at, token in enumerate(completion_ids) if token in stop_ids), None)
         tools = [offer.wire for offer in self._offers.values()]
         return self._reader.read(completion_ids[:end], prompt_ids, tools, is_cut=is_cut)
 
