@@ -29,12 +29,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch
 
 from turnwise.assembly.workbench import load_model
-from turnwise.chat import EMBEDDED, RenderedChat, load_tokenizer, open_chat
+from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config.episodes import ModelConfig
 from turnwise.engines.transformers import TransformersEngine
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load
 from turnwise.rollout.episode import EpisodeLimits, play
+from turnwise.runtime.included_models import EMBEDDED
 from turnwise.servers.embedded.world import open_world
 from turnwise.servers.services import DEFAULT_FILE
 from turnwise.types import (

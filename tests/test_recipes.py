@@ -12,12 +12,12 @@ from tests import warm
 from tests.chat.tokenizers import qwen3 as tokenizer
 from tests.planning.figures import PAGE
 from tests.planning.shaped import QWEN3_06B, shallow
-from turnwise.chat import smollm2_file
 from turnwise.commands.tools import ToolListing, list_tools
 from turnwise.config import Recipe, load_recipe
 from turnwise.mcp.spec import load as load_servers
 from turnwise.planning import check_device_limits, check_sft_limits, plan_memory
 from turnwise.run.dry import dry_run
+from turnwise.runtime.included_models import smollm2_file
 from turnwise.servers.services import DEFAULT_FILE
 from turnwise.tasks.load import load
 

@@ -3,9 +3,12 @@
 import asyncio
 import copy
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests import warm
 from tests.chat.tokenizers import smollm2
@@ -13,10 +16,11 @@ from tests.engines.models import running, some_ids, worst_gap
 from tests.rollout.talk import check_exact_from_engine_to_trainer
 from tests.rollout.test_exactness import check_exact, collected
 from turnwise.assembly.workbench import load_model
-from turnwise.chat import SMOLLM2, open_chat, smollm2_file
+from turnwise.chat import open_chat
 from turnwise.config.episodes import ModelConfig
 from turnwise.mcp.pool import Pool
 from turnwise.rollout.episode import EpisodeLimits
+from turnwise.runtime.included_models import SMOLLM2, smollm2_file, smollm2_folder
 from turnwise.types import Sampling, Trajectory
 
 CLOSE = 1e-4
@@ -63,6 +67,27 @@ async def test_it_is_exact_over_episodes_with_real_tools(model: Any) -> None:
     trajectories = await main()
     assert {len(trajectory.turns) for trajectory in trajectories} == {3}
     check_exact(model, trajectories)
+
+
+@pytest.mark.slow
+def test_what_is_converted_is_what_the_package_holds(
+    model: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = smollm2_file()
+    assert file is not None
+    original = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name)
+    weights = dict(model.named_parameters())
+    assert all(torch.equal(weights[name], weight) for name, weight in original.named_parameters())
+    tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
+    text = "Write <|im_end|> 12 times, naïvely: 東京\n\n" * 3
+    assert smollm2().encode(text) == tokenizer.encode(text)
+    assert smollm2().chat_template == tokenizer.chat_template
+
+    (tmp_path / "turnwise").write_text("in the way of the cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    elsewhere = smollm2_folder.__wrapped__()
+    assert not elsewhere.is_relative_to(tmp_path)
+    assert (elsewhere / "model.safetensors").stat().st_size > 500e6
 
 
 @pytest.mark.slow

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from tests.chat.test_chat import CALL, PRICE, USER, chat_of, special_ids
 from tests.chat.test_hermes import CALLS, TEXT, same
-from tests.chat.tokenizers import NAMES, SMOLLM2_SLOWLY, bpe
+from tests.chat.tokenizers import NAMES, bpe
 from turnwise.chat.hermes import TAGS
 from turnwise.chat.library import default_renderer
 from turnwise.chat.reading import LibraryReader
 from turnwise.types import FormatErrorKind, ToolCall
 
-SPELLERS = ["qwen3", "plain ChatML", "end token swallows spaces", "normalising", SMOLLM2_SLOWLY]
+SPELLERS = ["qwen3", "plain ChatML", "end token swallows spaces", "normalising", "smollm2"]
 
 
 def split_badly(tokenizer: Any, text: str, cuts: list[int]) -> list[int]:

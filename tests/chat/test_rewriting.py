@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.chat.tokenizers import NAMES, SMOLLM2_SLOWLY, TOKENIZERS
-from turnwise.chat import EMBEDDED, RenderedChat, load_tokenizer, open_chat
+from tests.chat.tokenizers import NAMES, TOKENIZERS
+from turnwise.chat import RenderedChat, load_tokenizer, open_chat
+from turnwise.runtime.included_models import EMBEDDED
 from turnwise.types import Message
 
 THOUGHT = "<think>\nIt was 11.\n</think>\n\n"
@@ -50,7 +51,7 @@ def test_without_thoughts_our_prompt_is_what_the_renderer_writes(name: str) -> N
     assert ours == rendered
 
 
-@pytest.mark.parametrize("name", ["forgets thoughts", "forgetful", "native", SMOLLM2_SLOWLY])
+@pytest.mark.parametrize("name", ["forgets thoughts", "forgetful", "native", "smollm2"])
 def test_a_template_that_rewrites_turns_before_a_user_message_is_noted(name: str) -> None:
     notes = opened(name, enable_thinking=True).notes
     assert any("not prefix-stable" in note for note in notes) == (name in DROPPED)

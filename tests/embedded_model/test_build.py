@@ -17,9 +17,10 @@ from embedded_model.drills import make_drills, make_questions
 from embedded_model.lessons import LessonTasks, Teacher
 from embedded_model.phrasings import WORDINGS, lesson_families
 from embedded_model.stages import Stage
-from turnwise.chat import EMBEDDED, EMBEDDED_FOLDER, load_tokenizer, open_chat
+from turnwise.chat import load_tokenizer, open_chat
 from turnwise.config import load_recipe
 from turnwise.evaluate.playing import evaluate_recipe
+from turnwise.runtime.included_models import EMBEDDED, EMBEDDED_FOLDER
 from turnwise.servers.embedded.world import open_world
 from turnwise.tasks.families import FAMILIES
 from turnwise.tasks.family import split_of

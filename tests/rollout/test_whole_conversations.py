@@ -13,10 +13,11 @@ from tests.chat.tokenizers import TOKENIZERS
 from tests.rollout.talk import check_exact_from_engine_to_trainer
 from tests.rollout.test_exactness import tiny_model
 from turnwise.assembly.workbench import load_model
-from turnwise.chat import EMBEDDED, load_tokenizer, open_chat
+from turnwise.chat import load_tokenizer, open_chat
 from turnwise.config.episodes import ModelConfig
 from turnwise.engines.transformers import TransformersEngine
 from turnwise.mcp.pool import Pool
+from turnwise.runtime.included_models import EMBEDDED
 
 
 def embedded() -> tuple[Any, Any]:

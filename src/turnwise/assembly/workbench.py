@@ -12,15 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.assembly.user_model import open_user_model
-from turnwise.chat import (
-    EMBEDDED,
-    EMBEDDED_FOLDER,
-    SMOLLM2,
-    RenderedChat,
-    load_tokenizer,
-    open_chat,
-    smollm2_file,
-)
+from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config import ModelConfig, Recipe
 from turnwise.engines import engine_class
 from turnwise.environments import PythonEnvironment, find_environment
@@ -38,6 +30,7 @@ from turnwise.rollout.collector import CollectionPlan, Collector, LeaseFailed, S
 from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.rollout.lockstep import Lockstep
 from turnwise.runtime.devices import choose_device, ignored_variable
+from turnwise.runtime.included_models import model_place
 from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.user_side import DemonstratedUser
@@ -306,14 +299,14 @@ def transformers_engine(recipe: Recipe, model: Any = None) -> Engine:
 def vllm_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:
     """The vLLM engine over the recipe's model, or over `model`.
 
-    vLLM reads a model folder. If there is none, a temporary one is written, and removed with `exits`.
+    vLLM reads a model's folder. For `model` and for a quantised model a temporary one is written, and
+    removed with `exits`.
     """
     from turnwise.engines.vllm import VllmSettings
     from turnwise.engines.weight_transfer import write_model
 
-    folder = recipe.model.path
-    is_quantised = recipe.model.quantisation != "none"
-    if model is not None or folder in (SMOLLM2, EMBEDDED) or is_quantised:
+    folder = model_place(recipe.model.path)
+    if model is not None or recipe.model.quantisation != "none":
         folder = exits.enter_context(tempfile.TemporaryDirectory(prefix="turnwise-model-"))
         source, weights = _plain(recipe.model, model)
         write_model(source, Path(folder), weights)
@@ -362,7 +355,7 @@ async def remote_engine(
 
 
 def load_model(config: ModelConfig) -> Any:
-    """Load a causal language model by folder, hub name or the SmolLM2 package."""
+    """Load a causal language model by folder or name."""
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
@@ -370,13 +363,7 @@ def load_model(config: ModelConfig) -> Any:
     # loading is quick, and a progress bar clutters log files
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     options: Mapping[str, Any] = {"dtype": getattr(torch, config.dtype)}
-    if config.path == SMOLLM2:
-        if config.quantisation != "none":
-            raise ValueError("model.quantisation: smollm2 is quantised already and cannot be quantised again")
-        file = smollm2_file()
-        assert file is not None, "load_tokenizer has said that it is missing"
-        return AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, **options)
-    path = EMBEDDED_FOLDER if config.path == EMBEDDED else config.path
+    path = model_place(config.path)
     if config.quantisation == "none":
         return AutoModelForCausalLM.from_pretrained(path, **options)
     from turnwise.training.model.quantised import loading_options, steadied

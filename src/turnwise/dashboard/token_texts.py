@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from turnwise.runtime.embedded_model import EMBEDDED, EMBEDDED_FOLDER
+from turnwise.runtime.included_models import EMBEDDED, EMBEDDED_FOLDER
 from turnwise.runtime.regular_files import read_bytes
 
 logger = logging.getLogger(__name__)

@@ -1,33 +1,23 @@
 """A model's configuration, and its outline on the meta device: no weights are read."""
 
-from pathlib import Path
 from typing import Any, cast
 
-from turnwise.chat import EMBEDDED, EMBEDDED_FOLDER, SMOLLM2, smollm2_file
 from turnwise.config import ModelConfig
 from turnwise.runtime.hub import require_reachable
+from turnwise.runtime.included_models import model_place
 
 
 def load_config(path: str) -> Any:
-    """The configuration of `embedded`, `smollm2`, a folder, a .gguf file or a hub name.
+    """The configuration of `embedded`, `smollm2`, a folder or a hub name.
 
     Raises ValueError if the model is missing or the hub cannot be reached.
     """
     from transformers import AutoConfig
 
-    place, options = path, {}
-    if path == EMBEDDED:
-        place = str(EMBEDDED_FOLDER)
-    elif path == SMOLLM2 or path.endswith(".gguf"):
-        file = smollm2_file() if path == SMOLLM2 else Path(path)
-        if file is None or not file.is_file():
-            raise ValueError(
-                f"model.path: {path!r}: " + ("install turnwise[smollm2]" if file is None else "no such file")
-            )
-        place, options = str(file.parent), {"gguf_file": file.name}
+    place = model_place(path)
     require_reachable(place)
     try:
-        return AutoConfig.from_pretrained(place, **options)
+        return AutoConfig.from_pretrained(place)
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"model.path: {path}: {str(error).splitlines()[0]}") from None
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from turnwise.chat import EMBEDDED, EMBEDDED_FOLDER, SMOLLM2
 from turnwise.config import CLIP_BOUNDS, Recipe
+from turnwise.runtime.included_models import model_place
 
 Overrides = dict[str, Any]
 """Dotted keys of SkyRL and their values."""
@@ -30,10 +30,6 @@ _LOGGERS = ("wandb", "tensorboard")
 
 def _policy(recipe: Recipe) -> Overrides:
     policy, model = recipe.policy, recipe.model
-    if model.path == SMOLLM2:
-        raise ValueError(
-            "model.path: SkyRL cannot read GGUF; `turnwise sft` writes a folder that it can read"
-        )
     if model.dtype == "float16":
         raise ValueError("model.dtype: SkyRL trains in bfloat16 or float32")
     if model.quantisation != "none":
@@ -46,7 +42,7 @@ def _policy(recipe: Recipe) -> Overrides:
     return _precision(recipe) | {
         "trainer.strategy": "fsdp",
         "trainer.seed": recipe.seed,
-        "trainer.policy.model.path": str(EMBEDDED_FOLDER) if model.path == EMBEDDED else model.path,
+        "trainer.policy.model.path": model_place(model.path),
         "trainer.bf16": model.dtype == "bfloat16",
         "generator.inference_engine.model_dtype": model.dtype,
         "trainer.policy.model.lora.rank": policy.lora_rank if policy.tuning == "lora" else 0,
