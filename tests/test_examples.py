@@ -114,7 +114,7 @@ def test_only_the_right_number_alone_is_paid(loop: ModuleType, answer: str, rewa
 
 
 def test_it_plays_with_real_servers_and_updates(tmp_path: Path) -> None:
-    sizes = ("--tasks", "8", "--held-out", "2", "--tasks-per-step", "4", "--group-size", "4", "--steps", "2")
+    sizes = ("--tasks", "4", "--held-out", "2", "--tasks-per-step", "2", "--group-size", "4", "--steps", "2")
     done = subprocess.run(
         [warm.heavy(), str(EXAMPLE), *sizes, "--learning-rate", "1e-3"],
         cwd=tmp_path,
@@ -129,7 +129,7 @@ def test_it_plays_with_real_servers_and_updates(tmp_path: Path) -> None:
     for line in steps:
         match = re.search(r"(\d+) tool calls", line)
         assert match is not None
-        assert int(match[1]) >= 8, "a model that knows its tools calls them in most of 16 episodes"
+        assert int(match[1]) >= 4, "a model that knows its tools calls them in most of 8 episodes"
     learned = [float(match[1]) for line in steps if (match := re.search(r"ratio_max ([\d.]+)", line))]
     assert learned, done.stdout
     assert max(learned) > 1.001, "the second pass over a batch is under other weights than it was sampled by"

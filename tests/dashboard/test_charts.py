@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.dashboard.recorded import figures, learned
-from tests.dashboard.serving import Served, look, pixel, readout, texts, wait_for_steps
+from tests.dashboard.serving import VIEWS, Served, look, pixel, readout, texts, wait_for_steps
 
 BLUE, ORANGE, DARK_BLUE = "#2563eb", "#c2410c", "#6ea8fe"
 
@@ -131,8 +131,9 @@ def test_runs_are_laid_over_each_other_and_lines_are_switched_off_by_their_names
     page.click("#chart-success [data-label='second success/rate'] button")
     assert [pixel(page, "success", *place) for place in places] == [BLUE, BLUE]
     page.keyboard.press("2")
+    page.wait_for_selector(VIEWS["health"])
     page.keyboard.press("1")
-    page.wait_for_selector("#chart-success [aria-pressed='false']")
+    page.wait_for_selector("#chart-success canvas")
     page.click("#chart-success [aria-pressed='false']")
     page.wait_for_selector("#chart-success [data-label='second success/rate'] [aria-pressed='true']")
 
