@@ -68,10 +68,8 @@ vllm:  # for the vLLM engine's tests, in a separate environment under .tools
 ready: setup-dev third-party browser vllm  ## Install what skipped tests need: trackers, third-party servers, a browser, vLLM (5 GB)
 
 test: setup  ## Run the test suite; tests that need `make ready` are skipped without it
-	@# one process more than cores, since tests often wait for a server, a browser or another process;
 	@# failed tests are repeated alone: on a busy machine a time limit may have run out
-	$(TORCH_ALONE) PYTEST_XDIST_AUTO_NUM_WORKERS=$$($(PYTHON) -c 'import os; print(os.cpu_count() + 1)') \
-	  $(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder || \
+	$(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder || \
 	  $(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" --last-failed --last-failed-no-failures none
 
 test-slow: setup-dev third-party vllm

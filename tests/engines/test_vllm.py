@@ -40,6 +40,7 @@ def play(*names: str) -> dict[str, str]:
     )
     lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     assert lines, run.stderr[-3000:]
+    assert "Exception ignored" not in run.stderr, "an engine outlived its close"
     return {line["scenario"]: line["error"] for line in lines}
 
 

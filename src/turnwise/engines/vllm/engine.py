@@ -301,9 +301,11 @@ class VllmEngine:
         if self._num_starts_in_vain >= MAX_RESTARTS:
             raise EngineDown(f"vLLM died {MAX_RESTARTS} times in a row")
         self._num_starts_in_vain += 1
-        llm = None
+        llm, started = None, list[Any]()
         try:
-            llm = await asyncio.to_thread(start, self._model, self._settings)
+            # Not as the thread's result: vLLM keeps frames of its start, and with them that result.
+            await asyncio.to_thread(lambda: started.append(start(self._model, self._settings)))
+            llm = started.pop()
             await unless_dead(llm, llm.collective_rpc("end_with", args=(os.getpid(),)))
             await load(llm, self._published)
         except Exception as error:  # any error during the start means that the engine is down
