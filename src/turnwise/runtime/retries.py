@@ -56,7 +56,8 @@ class RetryPolicy:
             except TemporaryFailure as error:
                 failure = error
             if number == self.num_attempts:
-                raise GaveUp(f"{failure} ({number} attempts)") from failure
+                attempts = f" ({number} attempts)" if number > 1 else ""
+                raise GaveUp(f"{failure}{attempts}") from failure
             seconds = failure.wait_seconds
             if seconds is None:
                 seconds = self.backoff_seconds * 2 ** (number - 1)
