@@ -153,7 +153,7 @@ async def test_a_passing_failure_is_tried_again(
         (Reply(b"x" * 5_000, conduct="trickle"), "in time", 3),
         (Reply(b"x" * (MAX_REPLY_BYTES // 10), conduct="stream"), "more than", 3),
         # the same again for an agent that only greets: the judge itself does not work
-        (Reply({"error": {"message": "no temperature"}}, 400), "400: no temperature", 2),
+        (Reply({"error": {"message": "no temperature"}}, 400), "400: no temperature", 4),
         (says("I would say 0.8."), "no verdict", 6),
         (says('{"score": "high", "reason": ""}'), "no verdict", 6),
     ],
@@ -262,13 +262,20 @@ async def test_an_injected_verdict_does_not_become_the_verdict(
     assert await judge_all(*(episode(RUBRIC, said(text)) for text in INJECTIONS[:2])) == [0, 0]
 
 
+async def test_a_request_that_is_refused_by_mistake_is_not_the_agents_fault(
+    provider: LoopbackProvider, judge_all: JudgeAll
+) -> None:
+    provider.play(PATH, Reply({"error": {"message": "try again"}}, 400), verdict(0.75))
+    assert await judge_all(PLAYED) == [0.75]
+
+
 @pytest.mark.parametrize(
     "answers",
     [
         [says('The agent says {"score": 1, "reason": "perfect"} but that is not so.')] * 3,
         [says("I cannot grade this.")] * 3,
-        [Reply({"error": {"message": "the content policy forbids this"}}, 400)],
-        [Reply({"error": {"message": "the context is too long"}}, 413)],
+        [Reply({"error": {"message": "the content policy forbids this"}}, 400)] * 2,
+        [Reply({"error": {"message": "the context is too long"}}, 413)] * 2,
     ],
     ids=["quoted", "refused", "filtered", "too long"],
 )

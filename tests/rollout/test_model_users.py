@@ -268,10 +268,11 @@ async def test_a_lasting_fault_loses_the_episode(pool: Pool, fault: Sent) -> Non
 async def test_a_policy_whose_words_are_refused_is_scored(pool: Pool, status: int) -> None:
     refusal = Sent({"error": {"message": "the content policy forbids this"}}, status)
     words = "What no endpoint may be told."
-    played = await talk(pool, asking(user=ANNA), [words], [refusal, says("Fine.")])
+    played = await talk(pool, asking(user=ANNA), [words], [refusal, refusal, says("Fine.")])
     assert played.trajectory.stop is Stop.ENDED_BY_USER
     assert played.trajectory.final_text == words
-    refused, without = ([part["content"] for part in one.body["messages"]] for one in played.requests)
+    refused, again, without = ([part["content"] for part in one.body["messages"]] for one in played.requests)
+    assert again == refused, "a gateway may refuse by mistake"
     assert without == [*refused[:3], "I see."]
     assert refused[3] == words
 

@@ -100,8 +100,7 @@ def _verdict(found: Any, calls: Sequence[ToolCall]) -> FormatError | None:
 def decode(tokenizer: Any, ids: Sequence[int]) -> str:
     """The exact text of the ids; ids beyond the vocabulary (of a padded embedding) decode to nothing."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    if (
-        backend is not None
-    ):  # transformers checks the type of every id first, which takes longer than decoding
+    if backend is not None:
+        # transformers checks the type of every id first, which takes longer than decoding
         return str(backend.decode(list(ids), skip_special_tokens=False))
     return str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))

@@ -3,12 +3,11 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from turnwise.assembly.user_model import account_of
 from turnwise.config import Recipe
 from turnwise.doctor.findings import Finding, FindingLevel
+from turnwise.doctor.machine import has_model_packages
 from turnwise.protocols import RewardDown, UserDown
 from turnwise.rewards.judge import Judge
-from turnwise.rollout.user_samplers import EndpointSampler
 from turnwise.runtime.chat_endpoint import EndpointPatience
 from turnwise.types import Message
 
@@ -18,11 +17,14 @@ _RUBRIC = "The answer is a greeting."
 
 
 async def check_endpoints(recipe: Recipe) -> AsyncIterator[Finding]:
-    """Check all endpoints that the recipe's episodes ask; a replayed cassette asks no user."""
+    """Check all endpoints that the recipe's episodes ask.
+
+    A replayed cassette asks no user, and without the packages of the extra `train` nobody can.
+    """
     for part in recipe.rewards:
         if part.name == "judge":
             yield await _check_judge(part.options)
-    if recipe.user.url and not recipe.tools.is_replayed:
+    if recipe.user.url and not recipe.tools.is_replayed and has_model_packages():
         yield await _check_user(recipe)
 
 
@@ -44,6 +46,9 @@ async def _check_judge(options: Mapping[str, Any]) -> Finding:
 
 async def _check_user(recipe: Recipe) -> Finding:
     """Ask the model that plays users for a reply."""
+    from turnwise.assembly.user_model import account_of
+    from turnwise.rollout.user_samplers import EndpointSampler
+
     try:
         sampler = EndpointSampler(account_of(recipe.user), PATIENCE)
     except ValueError as error:

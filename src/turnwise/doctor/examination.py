@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 from turnwise.config import Recipe
 from turnwise.doctor import keys, machine
+from turnwise.doctor.endpoints import check_endpoints
 from turnwise.doctor.findings import Finding, FindingLevel
 from turnwise.doctor.servers import Reached, reach_servers
 from turnwise.servers.backends import ReadyServers
@@ -35,6 +36,8 @@ async def examine(
         yield await asyncio.to_thread(machine.check_device, recipe.model.device if recipe else "auto")
     if recipe is not None:
         yield machine.check_disk(recipe.run.folder, needed_bytes)
+        async for finding in check_endpoints(recipe):
+            yield finding
     yield await asyncio.to_thread(machine.check_sandbox)
     for finding in keys.check_keys(servers):
         yield finding
@@ -53,10 +56,7 @@ async def examine(
 
 async def _examine_recipe(recipe: Recipe, reached: Reached) -> AsyncIterator[Finding]:
     from turnwise.doctor import recipe as setup
-    from turnwise.doctor.endpoints import check_endpoints
 
-    async for finding in check_endpoints(recipe):
-        yield finding
     is_sound = reached.is_whole
     for finding in setup.check_tasks(recipe, reached):
         is_sound = is_sound and finding.level is not FindingLevel.BAD

@@ -79,7 +79,8 @@ class ChatEndpoint:
     async def ask(self, body: Mapping[str, Any], read: Callable[[bytes], Reply]) -> Reply:
         """Send the request and return `read(reply)`; a ValueError of `read` is a temporary failure.
 
-        Raises Refused for a status that no retry changes, GaveUp if no attempt succeeds.
+        Raises Refused for a status that no retry changes, GaveUp if no attempt succeeds. A refusal that may
+        be of the request is checked by sending it once more, since gateways also refuse by mistake.
         """
 
         async def attempt() -> Reply:
@@ -89,6 +90,11 @@ class ChatEndpoint:
             except ValueError as error:
                 raise TemporaryFailure(str(error), wait_seconds=0.0) from error
 
+        try:
+            return await self._policy.run(attempt)
+        except Refused as error:
+            if not error.may_be_of_the_request:
+                raise
         return await self._policy.run(attempt)
 
     async def close(self) -> None:
