@@ -172,9 +172,7 @@ def run_side(side: str, terms: LongTerms, options: argparse.Namespace) -> list[M
     with figures.open("w") as out, (folder / "log").open("w") as log, looking(looks, options.device):
         process = subprocess.Popen(command, env=environment, stdout=out, stderr=log, start_new_session=True)
         try:
-            status: int | str = process.wait(options.side_seconds)
-        except subprocess.TimeoutExpired:
-            status = f"no result within {options.side_seconds} s"
+            status = wait_for_steps(process, figures, len(terms.latencies), options.side_seconds)
         finally:
             with contextlib.suppress(ProcessLookupError):  # its child processes end with it
                 os.killpg(process.pid, signal.SIGKILL)
@@ -184,6 +182,24 @@ def run_side(side: str, terms: LongTerms, options: argparse.Namespace) -> list[M
     print(f"{side}:", *(json.dumps(line) for line in lines), sep="\n  ", flush=True)
     steps = [line["step"] for line in lines if "step" in line]
     return list(measured(side, steps, looks, started, options))
+
+
+def wait_for_steps(
+    process: "subprocess.Popen[bytes]", figures: Path, num_steps: int, seconds: float
+) -> int | str:
+    """Wait until a side has printed its last step; the checkpoint that it then writes is not measured.
+
+    Return 0, or the exit status of a side that ended before, or what else went wrong.
+    """
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        status = process.poll()
+        if figures.read_text().count('{"step"') >= num_steps:
+            return 0
+        if status is not None:
+            return status or f"{num_steps} steps were expected"
+        time.sleep(0.1)
+    return f"no result within {seconds:g} s"
 
 
 def schedule(side: str, options: argparse.Namespace) -> list[tuple[int, bool]]:

@@ -95,17 +95,17 @@ def serving(terms: LongTerms) -> Iterator[None]:
         subprocess.Popen(command, env=environment, stdout=log, stderr=log) as server,
     ):
         try:
-            wait_for(server)
+            wait_for(server, Path(terms.folder, "server.log"))
             yield
         finally:
             server.terminate()
 
 
-def wait_for(server: "subprocess.Popen[bytes]") -> None:
+def wait_for(server: "subprocess.Popen[bytes]", log: Path) -> None:
     """Wait until the server answers; TRL would not notice that it ended."""
     while True:
         if server.poll() is not None:
-            raise SystemExit(f"the vLLM server ended with {server.returncode}; see server.log")
+            raise SystemExit(f"the vLLM server ended with {server.returncode}:\n{log.read_text()[-2500:]}")
         with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health"):
             return
         time.sleep(0.5)

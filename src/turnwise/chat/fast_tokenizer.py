@@ -24,7 +24,9 @@ class FastTokenizer:
             self._backend.no_truncation()
         if self._backend.padding is not None:
             self._backend.no_padding()
-        ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens).ids
+        # A batch of one: only this method leaves out the offsets of tokens, a quarter of the time.
+        [encoding] = self._backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        ids: list[int] = encoding.ids
         return ids
 
 

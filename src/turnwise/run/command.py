@@ -5,6 +5,7 @@ import time
 
 from turnwise.config import Recipe
 from turnwise.distributed import ALONE, Ranks, is_first
+from turnwise.engines.vllm_helper import begin_early
 from turnwise.protocols import EngineDown
 from turnwise.rollout.collector import CollectionFailed
 from turnwise.run.ending import ending_of, recording_failures
@@ -52,6 +53,7 @@ async def train_in(
         recipe = recipe.with_steps(len(load(recipe.tasks.require_train())))
         if folder.is_written_here:
             folder.change_recipe(recipe)  # so that readers of the folder need not load the tasks
+    begin_early(recipe)
     screen = _screen(recipe, show, ranks)
     stopping = stopping or Stopping()
     with recording_failures(folder, stopping, ranks), stopping.listening(screen.stopping):

@@ -18,3 +18,5 @@ def prepare() -> None:
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     # tqdm warns in a notebook without ipywidgets, although no progress bar of transformers is shown.
     warnings.filterwarnings("ignore", message="IProgress not found")
+    # Weights are published from a thread; torch sets the CUDA context of a new thread itself, and says so.
+    warnings.filterwarnings("ignore", message="Attempting to run cuBLAS, but there was no current CUDA")

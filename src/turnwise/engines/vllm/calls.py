@@ -2,16 +2,19 @@
 
 import asyncio
 import math
-import os
-import signal
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from typing import Any
 
 import torch
 
 from turnwise.engines.vllm.receiver import Receiver
+from turnwise.engines.vllm_helper import (
+    begin_import,
+    fork_from_helper,
+    interrupts_blocked,
+    set_environment,
+)
 from turnwise.engines.weight_transfer import Block
 from turnwise.protocols import EngineDown
 from turnwise.types import Completion, Finish, Sampling
@@ -75,13 +78,7 @@ class Published:
 
 def import_vllm() -> tuple[Any, Any]:
     """Import `AsyncEngineArgs` and `AsyncLLM`, with the environment that vLLM reads on import."""
-    # No fork: this process may have initialised CUDA, and it runs threads.
-    os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # most of its warnings are about intended settings
-    if torch.cuda.is_available():
-        # The older runner samples row by row if requests have their own seeds.
-        os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "1")
+    set_environment(has_gpu=torch.cuda.is_available())
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -122,15 +119,11 @@ def start(model: str, settings: VllmSettings) -> Any:
         disable_log_stats=True,
         **options,
     )
-    # Ctrl-C in a terminal signals every process there, but only this one handles it: the processes started
-    # from this thread inherit the blocked SIGINT. multiprocessing's resource tracker must run before, because
-    # starting it unblocks the signal.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+    if torch.cuda.is_available():
+        begin_import()
+        fork_from_helper()
+    with interrupts_blocked():
         return async_llm.from_engine_args(arguments)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _without_warmup() -> dict[str, Any]:

@@ -1,0 +1,100 @@
+"""A helper process that imports vLLM while turnwise itself is imported and loads servers and weights.
+
+vLLM inspects the model's class in one process and samples in another. By default, both start anew and spend
+10 to 20 s on imports; here they are forked from the helper. It is multiprocessing's fork server: it uses no
+GPU itself, and ends with this process.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import forkserver, resource_tracker
+from pathlib import Path
+from typing import Any
+
+from turnwise.config import Recipe
+from turnwise.runtime.devices import VARIABLE
+
+IMPORTED = ("vllm.v1.engine.async_llm", "vllm.v1.engine.core", "vllm.v1.worker.gpu_worker")
+"""What vLLM's processes import first; none of it initialises CUDA, which would not survive the fork."""
+
+_DRIVER = Path("/dev/nvidiactl")
+
+
+def set_environment(*, has_gpu: bool) -> None:
+    """Set the variables that vLLM reads on import."""
+    # No fork of this process: it may have initialised CUDA, and it runs threads.
+    os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # most of its warnings are about intended settings
+    if has_gpu:
+        # The older runner samples row by row if requests have their own seeds.
+        os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "1")
+
+
+def begin_early(recipe: Recipe) -> None:
+    """Start the helper if the recipe may use vLLM on an NVIDIA GPU; torch is not imported to find out.
+
+    A helper too few or too many costs only time: vLLM's start does what is missing.
+    """
+    device: str = recipe.model.device
+    if device == "auto":
+        device = os.environ.get(VARIABLE, "").strip().lower() or "auto"
+    if recipe.engine.kind == "vllm" and device in ("auto", "cuda") and _DRIVER.exists():
+        begin_import()
+
+
+def begin_import() -> None:
+    """Start the helper unless it runs. Only with a GPU: vLLM for CPUs sets more variables at its start."""
+    set_environment(has_gpu=True)
+    multiprocessing.set_forkserver_preload(list(IMPORTED))
+    with interrupts_blocked():
+        forkserver.ensure_running()
+
+
+def fork_from_helper() -> None:
+    """Make vLLM fork its processes from the helper.
+
+    vLLM has no setting for this, so two of its functions are replaced. A version without them starts its
+    processes as it does by default.
+    """
+    from vllm.model_executor.models import registry
+    from vllm.v1.engine import utils
+
+    if hasattr(registry, "_run_in_subprocess"):
+        registry._run_in_subprocess = _call_in_fork
+    if hasattr(utils, "get_mp_context"):
+        utils.get_mp_context = _helper
+
+
+@contextlib.contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Start processes that do not receive Ctrl-C: a terminal sends it to all, but only this one handles it.
+
+    multiprocessing's resource tracker must run before, because starting it unblocks the signal.
+    """
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _helper() -> Any:
+    return multiprocessing.get_context("forkserver")
+
+
+def _call_in_fork(function: Callable[[], Any]) -> Any:
+    import cloudpickle
+
+    with ProcessPoolExecutor(1, mp_context=_helper()) as pool:
+        return pool.submit(_call, cloudpickle.dumps(function)).result()
+
+
+def _call(pickled: bytes) -> Any:
+    return pickle.loads(pickled)()  # noqa: S301 - pickled by the process that started this one
