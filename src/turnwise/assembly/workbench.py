@@ -15,6 +15,7 @@ from turnwise.assembly.user_model import open_user_model
 from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config import ModelConfig, Recipe
 from turnwise.engines import engine_class
+from turnwise.engines.vllm_helper import begin_early
 from turnwise.environments import PythonEnvironment, find_environment
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.exposure import refusal
@@ -159,6 +160,8 @@ async def open_workbench(
     """
     if words := ignored_variable(recipe.model.device):
         logger.warning("%s", words)
+    if with_engine:
+        begin_early(recipe)
     specs: tuple[ServerSpec, ...] = ()
     if not recipe.tools.is_replayed:
         servers = servers_of(recipe, given=given)

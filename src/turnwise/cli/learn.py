@@ -14,8 +14,6 @@ from turnwise.cli.mistakes import reason_of
 from turnwise.cli.options import Overrides, fail
 from turnwise.cli.recipes import announce_servers, read_recipe, run_async, run_recipe, with_generated_tasks
 from turnwise.cli.trust import Trust
-from turnwise.distributed.launch import is_launched
-from turnwise.engines.vllm_helper import begin_early
 from turnwise.runtime.process_setup import prepare
 
 if TYPE_CHECKING:
@@ -89,8 +87,7 @@ def train(
         raise typer.Exit(rank_processes.start(settings, ["train", *source, *shown, *options]))
 
     with _recording_failed_start(settings, recipe) as starting:
-        if not is_launched():  # a launched process does not know its GPU yet
-            begin_early(settings)  # before the imports that follow, which take seconds
+        _begin_early(settings)  # before the imports that follow, which take seconds
         from turnwise.distributed import is_first
         from turnwise.run.command import train_in
         from turnwise.run.screen import Json, Quiet
@@ -103,6 +100,14 @@ def train(
                 has_ended_well = run_async(train_in(starting.folder, show, ranks))
     if not has_ended_well:
         raise typer.Exit(3)
+
+
+def _begin_early(settings: "Recipe") -> None:
+    from turnwise.distributed.launch import is_launched
+    from turnwise.engines.vllm_helper import begin_early
+
+    if not is_launched():  # else this process does not know its GPU yet
+        begin_early(settings)
 
 
 def _recording_failed_start(settings: "Recipe", recipe: Path | None) -> "AbstractContextManager[Starting]":
