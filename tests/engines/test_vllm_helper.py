@@ -38,6 +38,13 @@ print("begun", flush=True)
 time.sleep(600)
 """
 
+HASTY = """
+from turnwise.engines import vllm_helper
+vllm_helper.IMPORTED = ("slow_import",)
+vllm_helper.begin_import()
+input()
+"""
+
 
 def test_vllms_processes_are_forked_from_one_that_has_imported_it(tmp_path: Path) -> None:
     require(ENVIRONMENT / ".installed", by="tests/engines/vllm_env.sh")
@@ -66,6 +73,20 @@ def test_the_helper_ends_with_an_owner_that_was_killed() -> None:
     assert owner.stdout.readline() == "begun\n"
     owner.kill()
     assert owner.communicate(timeout=60) == ("", None)  # the helper has its stdout too
+
+
+def test_a_command_that_ends_early_does_not_wait_for_the_imports(tmp_path: Path) -> None:
+    (tmp_path / "slow_import.py").write_text("import time; print('importing', flush=True); time.sleep(600)")
+    owner = subprocess.Popen(
+        [sys.executable, "-c", HASTY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "importing\n"
+    assert owner.communicate("\n", timeout=60) == ("", None)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ vLLM inspects the model's class in one process and samples in another. By defaul
 GPU itself, and ends with this process.
 """
 
+import atexit
 import contextlib
 import multiprocessing
 import os
@@ -54,6 +55,8 @@ def begin_import() -> None:
     multiprocessing.set_forkserver_preload(list(IMPORTED))
     with interrupts_blocked():
         forkserver.ensure_running()
+    atexit.unregister(_end_helper)  # if this is not the first call
+    atexit.register(_end_helper)
 
 
 def fork_from_helper() -> None:
@@ -83,6 +86,13 @@ def interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_helper() -> None:
+    """End the helper at once: by itself it finishes its imports first, with this process's output open."""
+    process = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    if process is not None:
+        os.kill(process, signal.SIGKILL)
 
 
 def _helper() -> Any:
