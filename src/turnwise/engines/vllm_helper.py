@@ -92,7 +92,8 @@ def _end_helper() -> None:
     """End the helper at once: by itself it finishes its imports first, with this process's output open."""
     process = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     if process is not None:
-        os.kill(process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 def _helper() -> Any:
