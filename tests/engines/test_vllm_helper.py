@@ -14,6 +14,7 @@ from turnwise.engines import vllm_helper
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = ROOT / ".tools" / "vllm"
+RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 INSPECTING = """
 import json, os, signal, sys
 from turnwise.engines.vllm_helper import begin_import, fork_from_helper
@@ -90,7 +91,7 @@ def test_a_command_that_ends_early_does_not_wait_for_the_imports(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("engine", "device", "variable", "is_driver", "is_begun"),
+    ("engine", "device", "variable", "has_driver", "may_use_gpu"),
     [
         ("vllm", "auto", "", True, True),
         ("vllm", "cuda", "cpu", True, True),
@@ -106,14 +107,21 @@ def test_it_begins_early_only_for_vllm_on_a_gpu(
     engine: str,
     device: str,
     variable: str,
-    is_driver: bool,
-    is_begun: bool,
+    has_driver: bool,
+    may_use_gpu: bool,
 ) -> None:
-    begun: list[bool] = []
-    monkeypatch.setattr(vllm_helper, "begin_import", lambda: begun.append(True))
-    monkeypatch.setattr(vllm_helper, "_DRIVER", tmp_path if is_driver else tmp_path / "none")
     monkeypatch.setenv("DEVICE_TYPE", variable)
     recipe = load_recipe(None, [f"engine.kind={engine}"])
     recipe = recipe.model_copy(update={"model": recipe.model.model_copy(update={"device": device})})
-    vllm_helper.begin_early(recipe)
-    assert bool(begun) is is_begun
+    driver = tmp_path if has_driver else tmp_path / "none"
+    assert vllm_helper.may_use_gpu(recipe, driver) is may_use_gpu
+
+
+def test_a_gpu_that_torch_cannot_use_leaves_no_setting_for_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("VLLM_WORKER_MULTIPROC_METHOD", "VLLM_NO_USAGE_STATS", "VLLM_LOGGING_LEVEL", RUNNER):
+        monkeypatch.setenv(variable, "")  # restored afterwards
+        monkeypatch.delenv(variable)
+    vllm_helper.set_environment(has_gpu=True)
+    assert os.environ[RUNNER] == "1"
+    vllm_helper.set_environment(has_gpu=False)
+    assert RUNNER not in os.environ

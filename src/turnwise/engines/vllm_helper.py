@@ -23,7 +23,7 @@ from turnwise.runtime.devices import VARIABLE
 IMPORTED = ("vllm.v1.engine.async_llm", "vllm.v1.engine.core", "vllm.v1.worker.gpu_worker")
 """What vLLM's processes import first; none of it initialises CUDA, which would not survive the fork."""
 
-_DRIVER = Path("/dev/nvidiactl")
+_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 
 
 def set_environment(*, has_gpu: bool) -> None:
@@ -34,19 +34,23 @@ def set_environment(*, has_gpu: bool) -> None:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # most of its warnings are about intended settings
     if has_gpu:
         # The older runner samples row by row if requests have their own seeds.
-        os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "1")
+        os.environ.setdefault(_RUNNER, "1")
+    else:
+        os.environ.pop(_RUNNER, None)  # set if `begin_early` expected a GPU that torch cannot use
 
 
 def begin_early(recipe: Recipe) -> None:
-    """Start the helper if the recipe may use vLLM on an NVIDIA GPU; torch is not imported to find out.
+    """Start the helper if the recipe may use vLLM on an NVIDIA GPU. If it should not, it only costs time."""
+    if may_use_gpu(recipe):
+        begin_import()
 
-    A helper too few or too many costs only time: vLLM's start does what is missing.
-    """
+
+def may_use_gpu(recipe: Recipe, driver: Path = Path("/dev/nvidiactl")) -> bool:
+    """Whether vLLM may run on an NVIDIA GPU: a guess, without the seconds that an import of torch takes."""
     device: str = recipe.model.device
     if device == "auto":
         device = os.environ.get(VARIABLE, "").strip().lower() or "auto"
-    if recipe.engine.kind == "vllm" and device in ("auto", "cuda") and _DRIVER.exists():
-        begin_import()
+    return recipe.engine.kind == "vllm" and device in ("auto", "cuda") and driver.exists()
 
 
 def begin_import() -> None:
@@ -71,7 +75,7 @@ def fork_from_helper() -> None:
     if hasattr(registry, "_run_in_subprocess"):
         registry._run_in_subprocess = _call_in_fork
     if hasattr(utils, "get_mp_context"):
-        utils.get_mp_context = _helper
+        utils.get_mp_context = _fork_context
 
 
 @contextlib.contextmanager
@@ -96,14 +100,14 @@ def _end_helper() -> None:
             os.kill(process, signal.SIGKILL)
 
 
-def _helper() -> Any:
+def _fork_context() -> Any:
     return multiprocessing.get_context("forkserver")
 
 
 def _call_in_fork(function: Callable[[], Any]) -> Any:
     import cloudpickle
 
-    with ProcessPoolExecutor(1, mp_context=_helper()) as pool:
+    with ProcessPoolExecutor(1, mp_context=_fork_context()) as pool:
         return pool.submit(_call, cloudpickle.dumps(function)).result()
 
 
