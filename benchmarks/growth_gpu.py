@@ -1,13 +1,13 @@
 """Measure on a GPU how rollouts, updates and memory grow with tokens, episodes and turns, and draw it.
 
-    python benchmarks/growth_gpu.py --plot docs/images/growth_gpu.svg        # an H200, about 4 minutes
+    python benchmarks/growth_gpu.py --plot docs/images/growth_gpu.svg        # an H200, about 3 minutes
     python benchmarks/growth_gpu.py --device cpu                             # a rehearsal with a tiny model
 
 vLLM and the trainer start once and take every point: the episodes of a step are played through the engine,
 with random tokens in place of tool results, and a LoRA update learns from as many random tokens. Tools and
 servers are left out; benchmarks/growth.py measures them. One number grows, the others stay: 16 episodes with
-a prompt of 2,500 tokens and 3 turns of 100 sampled and 300 observed tokens, at Qwen3-0.6B's sizes. Every
-point has one warm-up and two measured rounds.
+a prompt of 2,500 tokens and 3 turns of 100 sampled and 300 observed tokens, at Qwen3-0.6B's sizes. The first
+point has a warm-up round, and every point two measured ones.
 """
 
 import sys
@@ -39,9 +39,9 @@ BASE = Shape(
     num_tasks=2, group_size=8, prompt_tokens=2500, num_turns=3, sampled_tokens=100, observed_tokens=300
 )
 AXES: dict[str, tuple[str, Sequence[int]]] = {
-    "tokens": ("observed_tokens", (300, 1000, 2000, 4000, 8000)),
-    "episodes": ("num_tasks", (2, 4, 8, 12, 16)),
-    "turns": ("num_turns", (3, 6, 12, 18, 24)),
+    "tokens": ("observed_tokens", (300, 2000, 4000, 8000)),
+    "episodes": ("num_tasks", (2, 4, 8, 16)),
+    "turns": ("num_turns", (3, 6, 12, 24)),
 }
 """What grows, the field of the shape, and its values."""
 TINY_BASE = Shape(2, 2, 50, 3, 5, 10)
@@ -93,13 +93,13 @@ async def play(sides: Sides, shape: Shape, round_number: int) -> None:
     await asyncio.gather(*(episode(prompt) for prompt in prompts for _ in range(shape.group_size)))
 
 
-async def measure(sides: Sides, axis: str, shape: Shape) -> Point:
+async def measure(sides: Sides, axis: str, shape: Shape, *, num_warm: int) -> Point:
     samples = make_samples(shape, sides.vocab_size)
     is_gpu = torch.cuda.is_available()
     if is_gpu:
         torch.cuda.reset_peak_memory_stats()
     rounds = []
-    for number in range(1 + MEASURED):
+    for number in range(num_warm + MEASURED):
         times = [time.perf_counter()]
         await play(sides, shape, number)
         times.append(time.perf_counter())
@@ -109,7 +109,7 @@ async def measure(sides: Sides, axis: str, shape: Shape) -> Point:
         await sides.engine.publish(sides.trainer.policy.weights(), number + 1)
         times.append(time.perf_counter())
         rounds.append([after - before for before, after in itertools.pairwise(times)])
-    counted = rounds[1:]
+    counted = rounds[num_warm:]
     seconds = {
         name: statistics.fmean(parts[place] for parts in counted)
         for place, name in enumerate(("rollout", "update", "publish"))
@@ -161,7 +161,7 @@ async def measure_all(options: argparse.Namespace) -> list[Point]:
         sides = open_sides(Path(scratch, "model"), [shape for _, shape in chosen], is_gpu=is_gpu)
         try:
             for axis, shape in chosen:
-                points.append(await measure(sides, axis, shape))
+                points.append(await measure(sides, axis, shape, num_warm=0 if points else 1))
                 print(json.dumps(asdict(points[-1])), flush=True)
         finally:
             await sides.engine.close()
