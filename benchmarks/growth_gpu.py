@@ -7,7 +7,7 @@ vLLM and the trainer start once and take every point: the episodes of a step are
 with random tokens in place of tool results, and a LoRA update learns from as many random tokens. Tools and
 servers are left out; benchmarks/growth.py measures them. One number grows, the others stay: 16 episodes with
 a prompt of 2,500 tokens and 3 turns of 100 sampled and 300 observed tokens, at Qwen3-0.6B's sizes. The first
-point has a warm-up round, and every point two measured ones.
+point has two warm-up rounds, and every point two measured ones.
 """
 
 import sys
@@ -51,6 +51,8 @@ TINY_AXES = {axis: (field, values[:3]) for axis, (field, values) in AXES.items()
 MICROBATCH = 32_768
 MEMORY_SHARE = 0.45
 MEASURED = 2
+NUM_WARM = 2
+"""Rounds before the first point: publications write to two blocks in turn, and each must be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ async def measure_all(options: argparse.Namespace) -> list[Point]:
         sides = open_sides(Path(scratch, "model"), [shape for _, shape in chosen], is_gpu=is_gpu)
         try:
             for axis, shape in chosen:
-                points.append(await measure(sides, axis, shape, num_warm=0 if points else 1))
+                points.append(await measure(sides, axis, shape, num_warm=0 if points else NUM_WARM))
                 print(json.dumps(asdict(points[-1])), flush=True)
         finally:
             await sides.engine.close()

@@ -30,9 +30,9 @@ ENOUGH_TOKENS = 16_384
 BUSY_TOKENS = 8_192
 """With fewer tokens at a time, a fast GPU waits for kernels to be launched, so fewer tokens for the sake of
 fewer recomputed layers are no gain."""
-OFFLOAD_TOKENS = 40_000
-"""Tokens whose recomputation in all layers takes as long as a step of the optimizer from host memory: 2
-operations per weight and token at 330 TFLOP/s, and 0.25 ns per weight, both measured on an H200."""
+OFFLOAD_TOKENS = 60_000
+"""Tokens whose recomputation in all layers takes as long as a step of the optimizer from host memory, as
+measured on an H200."""
 HOST_SHARE = 0.5
 """Share of the host's free memory for an optimizer that would fit the GPU too."""
 MAX_PARALLEL = 128
