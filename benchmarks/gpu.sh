@@ -38,8 +38,8 @@ updates() {
   measure train.py --device cuda --model qwen3-0.6b --rounds 3
   measure long.py --device cuda --model qwen3-0.6b --tuning full --tasks 4 --tokens 32768
   measure long.py --device cuda --model qwen3-1.7b --tuning full --tasks 1 --tokens 32768 --sides ours
-  for price in --recompute --offload; do
-    measure long.py --device cuda --model qwen3-1.7b --tuning full --tasks 1 --sides ours "$price"
+  for saving in --recompute --offload; do
+    measure long.py --device cuda --model qwen3-1.7b --tuning full --tasks 1 --sides ours "$saving"
   done
   measure long.py --device cuda --model qwen3-4b --tasks 2
   measure long.py --device cuda --model qwen3-8b --tasks 1 --sides ours

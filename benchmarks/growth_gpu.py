@@ -1,6 +1,6 @@
 """Measure on a GPU how rollouts, updates and memory grow with tokens, episodes and turns, and draw it.
 
-    python benchmarks/growth_gpu.py --plot docs/images/growth_gpu.svg        # an H200, about 3 minutes
+    python benchmarks/growth_gpu.py --plot docs/images/growth_gpu.svg        # an H200, about 4 minutes
     python benchmarks/growth_gpu.py --device cpu                             # a rehearsal with a tiny model
 
 vLLM and the trainer start once and take every point: the episodes of a step are played through the engine,
