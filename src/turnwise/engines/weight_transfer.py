@@ -2,7 +2,6 @@
 
 import copy
 import json
-import logging
 import math
 import mmap
 import os
@@ -14,9 +13,7 @@ from typing import Any
 import torch
 
 from turnwise.protocols import Adapter
-from turnwise.runtime.page_locking import lock_pages, unlock_pages
-
-logger = logging.getLogger(__name__)
+from turnwise.runtime.page_locking import LockablePages
 
 ALIGNMENT = 64
 """In bytes: one cache line, and more than any dtype needs."""
@@ -35,12 +32,11 @@ class Block:
             table.append((name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), size))
             size += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
         self.table: Table = table
-        self._locked: list[torch.Tensor] = []
         self._file = os.memfd_create("turnwise-weights")  # unlike /dev/shm, limited only by the memory
-        self._release = weakref.finalize(self, _release, self._file, self._locked)
+        self._release = weakref.finalize(self, os.close, self._file)
         try:
             os.ftruncate(self._file, size)
-            self._memory = mmap.mmap(self._file, size)
+            self._memory = LockablePages(self._file, size)
             self.write(weights)
         except BaseException:
             self.close()
@@ -64,7 +60,7 @@ class Block:
                 assert (given.dtype, given.shape) == (tensor.dtype, tensor.shape), f"{name} is as before"
                 if given.is_cuda and not is_on_gpu:
                     is_on_gpu = True
-                    self._locked[:] = self._locked or _locked(self._memory)
+                    self._memory.lock()
                 tensor.copy_(given, non_blocking=is_on_gpu)
         if is_on_gpu:
             torch.cuda.current_stream().synchronize()
@@ -72,12 +68,6 @@ class Block:
     def close(self) -> None:
         """Free the memory; happens by itself when the block is no longer used."""
         self._release()
-
-
-def _release(file: int, locked: Sequence[torch.Tensor]) -> None:
-    for memory in locked:
-        unlock_pages(memory)
-    os.close(file)
 
 
 def lay_out(weights: Mapping[str, Any], spare: Block | None = None) -> Block:
@@ -106,28 +96,17 @@ class PinnedBlocks:
     """Blocks of another process that are copied to this one's GPU; they stay mapped and page-locked."""
 
     def __init__(self) -> None:
-        self._mapped: dict[int, mmap.mmap] = {}
+        self._mapped: dict[int, LockablePages] = {}
 
     def read(self, path: str, table: Table) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the tensors of a block. They must not be changed: the memory is the other process's."""
         with Path(path).open("r+b") as file:
             number = os.fstat(file.fileno()).st_ino
             if number not in self._mapped:
-                memory = mmap.mmap(file.fileno(), 0)
-                _locked(memory)
+                memory = LockablePages(file.fileno(), 0)
+                memory.lock()
                 self._mapped[number] = memory
         return _views(self._mapped[number], table)
-
-
-def _locked(memory: mmap.mmap) -> list[torch.Tensor]:
-    """Page-lock the memory and return it; nothing if CUDA refuses, which is only slower."""
-    tensor = torch.frombuffer(memory, dtype=torch.uint8)
-    try:
-        lock_pages(tensor)
-    except RuntimeError as error:
-        logger.warning("weights are copied slowly: CUDA cannot page-lock memory: %s", error)
-        return []
-    return [tensor]
 
 
 def _views(memory: mmap.mmap, table: Table) -> Iterator[tuple[str, torch.Tensor]]:

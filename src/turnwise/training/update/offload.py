@@ -5,7 +5,6 @@ The arithmetic of a piece is that of torch's AdamW on whole tensors, so both tak
 
 import gc
 import mmap
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from torch import Tensor
 from torch.optim.adamw import adamw
 
 from turnwise.runtime.device_memory import check_host_memory
-from turnwise.runtime.page_locking import lock_pages, unlock_pages
+from turnwise.runtime.page_locking import LockablePages
 
 _CUDA: Any = torch.cuda  # parts of it have no types
 PIECE = 2**24
@@ -65,8 +64,6 @@ class HostAdamW:
         self._betas, self._epsilon = betas, epsilon
         self._memory: dict[Tensor, tuple[Tensor, Tensor]] = {}
         """Of the moments; it stays when the state is cleared."""
-        self._locked: list[Tensor] = []
-        weakref.finalize(self, _unlock, self._locked)
         narrow = {key: weight for key, weight in weights.items() if weight.dtype.itemsize < 4}
         for weight in weights.values():
             if not weight.is_contiguous():
@@ -96,12 +93,10 @@ class HostAdamW:
 
     def _hosted(self, weight: Tensor) -> Tensor:
         """Zeros in fp32, page-locked for a GPU."""
-        pages = mmap.mmap(-1, 4 * weight.numel(), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        tensor = torch.frombuffer(pages, dtype=torch.float32).view(weight.shape)
+        pages = LockablePages(-1, 4 * weight.numel(), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if weight.is_cuda:
-            lock_pages(tensor)
-            self._locked.append(tensor)
-        return tensor
+            pages.lock()
+        return torch.frombuffer(pages, dtype=torch.float32).view(weight.shape)
 
     @torch.no_grad()
     def step(self) -> None:
@@ -163,11 +158,6 @@ class HostAdamW:
         )
         if copies:
             piece.weight.copy_(value)
-
-
-def _unlock(tensors: Sequence[Tensor]) -> None:
-    for tensor in tensors:
-        unlock_pages(tensor)
 
 
 def _new_slots(largest: int, device: torch.device) -> Tensor:
