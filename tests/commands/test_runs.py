@@ -90,6 +90,17 @@ def test_what_is_not_a_run_or_still_runs_is_never_removed(runs: Path) -> None:
             removable(runs, [Path("now")])
 
 
+def test_a_folder_that_turnwise_did_not_make_is_never_removed(runs: Path) -> None:
+    cake = runs / "cake"
+    cake.mkdir()
+    (cake / "recipe.json").write_text('{"flour": "200 g"}')
+    assert [run.folder.name for run in removable(runs, [])] == ["bad"]
+    (cake / "versions.json").write_text('{"of the cake": 2}')
+    assert [run.folder.name for run in removable(runs, [])] == ["bad"]
+    with pytest.raises(ValueError, match=r"cake: its versions\.json is not that of a run"):
+        removable(runs, [Path("cake")])
+
+
 def test_a_link_to_a_run_is_not_followed(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "linked").symlink_to(runs / "bad")

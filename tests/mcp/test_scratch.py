@@ -1,6 +1,8 @@
 """Fresh directories for server processes: copied from a template, separate, and removed in time."""
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,21 +122,56 @@ def test_the_folder_of_a_killed_run_is_swept_and_that_of_a_running_one_is_not(te
         running.kill()
 
 
-def test_the_sweep_removes_only_folders_of_our_runs(temporary: Path, precious: Path) -> None:
-    dead = ended_process()
-    (temporary / f"turnwise-{dead}-link").symlink_to(precious)
-    (temporary / f"turnwise-{dead}-file").write_text("a file, not a folder")
-    kept = ["turnwise-notes", "turnwise-12x-a", f"other-{dead}-a", f"turnwise-{os.getpid()}-mine"]
-    for name in kept:
-        (temporary / name).mkdir()
+def left_behind(parent: Path, num_runs: int = 1) -> list[Path]:
+    """The folders of runs that were killed at the same time, with one directory in each."""
+    command = [sys.executable, "-c", LEFT_BEHIND]
+    with contextlib.ExitStack() as exits:
+        runs = [
+            exits.enter_context(
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+            for _ in range(num_runs)
+        ]
+        left = [Path(run.stdout.readline().strip()).parent for run in runs if run.stdout]
+        for run in runs:
+            run.kill()
+    assert {folder.parent for folder in left} == {parent}
+    return left
+
+
+@pytest.mark.parametrize("name", ["turnwise-2024-results", "turnwise-{dead}-results", "turnwise-{dead}-a"])
+def test_a_folder_of_the_user_is_never_swept_whatever_its_name(temporary: Path, name: str) -> None:
+    theirs = temporary / name.format(dead=ended_process())
+    (theirs / "deep").mkdir(parents=True)
+    (theirs / ".lock").touch()
     Scratch().close()
-    assert all((temporary / name).is_dir() for name in kept)
+    assert (theirs / "deep").is_dir()
+
+
+def test_a_mark_is_valid_only_in_the_folder_that_it_was_written_for(
+    temporary: Path, precious: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [left] = left_behind(temporary)
+    kept = [temporary / "turnwise-7-renamed", temporary / "turnwise-7-copied"]
+    for folder in kept:
+        shutil.copytree(left, folder)
+    for name in ("turnwise-7-emptied", "turnwise-7-fifo", "turnwise-7-linked"):
+        kept.append(temporary / name)
+        kept[-1].mkdir()
+    (kept[2] / ".turnwise-scratch").touch()
+    os.mkfifo(kept[3] / ".turnwise-scratch")
+    (kept[4] / ".turnwise-scratch").symlink_to(left / ".turnwise-scratch")
+    (temporary / "turnwise-7-link").symlink_to(precious)
+    (temporary / "turnwise-7-file").write_text("a file, not a folder")
+    Scratch().close()
+    assert all(folder.is_dir() for folder in kept)
+    assert not left.exists()
 
 
 def test_several_runs_may_start_and_sweep_at_once(temporary: Path) -> None:
-    dead = ended_process()
-    for number in range(300):
-        (temporary / f"turnwise-{dead}-{number}" / "deep").mkdir(parents=True)
+    for folder in left_behind(temporary, num_runs=3):
+        for number in range(100):
+            (folder / f"srv-{number}" / "deep").mkdir(parents=True)
     code = "from turnwise.mcp.scratch import Scratch; Scratch().close()"
     runs = [
         subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(3)
@@ -142,18 +179,30 @@ def test_several_runs_may_start_and_sweep_at_once(temporary: Path) -> None:
     for run in runs:
         assert run.communicate() == (None, "")
         assert run.returncode == 0
+    Scratch().close()  # a sweep skips a folder that another one is removing
     assert list(temporary.iterdir()) == []
 
 
-def test_a_run_in_another_container_is_recognised_by_its_lock(temporary: Path) -> None:
-    theirs = Scratch()
-    # Its process does not exist from here: the id is of another container.
-    foreign = temporary / f"turnwise-{2**22 + 7}-abc"
-    theirs._root.rename(foreign)
-    theirs._root = foreign
+async def test_a_tree_too_deep_for_any_path_is_removed(scratch: Scratch) -> None:
+    directory = await scratch.fresh("srv", None)
+    nested(directory, 1_500, "n" * 100)
+    await scratch.discard(directory)
+    assert not directory.exists()
+
+
+def test_a_deep_tree_that_a_killed_run_left_is_swept(temporary: Path) -> None:
+    [left] = left_behind(temporary)
+    nested(next(left.glob("srv-*")), 1_500, "n")
     Scratch().close()
-    assert foreign.exists()
-    theirs.close()
-    foreign.mkdir()
-    Scratch().close()
-    assert not foreign.exists()
+    assert not left.exists()
+
+
+def nested(folder: Path, num_levels: int, name: str) -> None:
+    """Create folders inside each other, as a server does that is asked for one more each time."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(num_levels):
+        os.mkdir(name, dir_fd=here)
+        below = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)

@@ -1,15 +1,15 @@
 """`turnwise runs`: what is in a folder of runs, and which of them can be removed."""
 
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from turnwise.runtime.regular_files import MAX_FILE_BYTES, Damaged, lines_from, read_table
+from turnwise.runtime.tree_removal import remove_tree
 from turnwise.tracking.run_facts import RunFacts, read_facts
-from turnwise.tracking.versions import recipe_file
+from turnwise.tracking.versions import is_made_by_us, recipe_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def removable(folder: Path, names: Sequence[Path]) -> list[RunLine]:
     ValueError if a named folder is not a run, or if its run is still running.
     """
     if not names:
-        return [run for run in list_runs(folder) if run.is_empty]
+        return [run for run in list_runs(folder) if run.is_empty and _is_ours(run.folder)]
     found = []
     for name in names:
         place = name if is_run(name) else folder / name
@@ -85,12 +85,21 @@ def removable(folder: Path, names: Sequence[Path]) -> list[RunLine]:
         run = read_run(place)
         if run.state in ("running", "unknown"):
             raise ValueError(f"{name}: the run is {run.state}" + (f": {run.reason}" if run.reason else ""))
+        if not _is_ours(place):
+            raise ValueError(f"{name}: its versions.json is not that of a run, so it is not removed")
         found.append(run)
     return found
 
 
+def _is_ours(folder: Path) -> bool:
+    """Whether turnwise made the folder: any folder can have a recipe.json."""
+    return is_made_by_us(folder / "versions.json")
+
+
 def remove(run: RunLine) -> None:
-    shutil.rmtree(run.folder)
+    """ValueError if a part of it cannot be removed."""
+    if reason := remove_tree(run.folder):
+        raise ValueError(f"{run.folder}: not all of it could be removed: {reason}")
 
 
 def num_bytes(run: RunLine) -> int:

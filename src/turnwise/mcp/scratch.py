@@ -9,12 +9,17 @@ import re
 import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+from turnwise.runtime.tree_removal import remove_tree
 
 logger = logging.getLogger(__name__)
 
 _PREFIX = "turnwise-"
-_LOCK = ".lock"
+_MARK = ".turnwise-scratch"
+"""A file in the root that says that the folder is ours to delete. It is locked as long as its run lives."""
+_MAX_MARK_BYTES = 10_000
 
 
 class Scratch:
@@ -23,9 +28,11 @@ class Scratch:
     def __init__(self) -> None:
         _sweep(Path(tempfile.gettempdir()))
         self._root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-        # Held while we live; runs in other containers see it. The kernel releases it when we are killed.
-        self._lock = os.open(self._root / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        self._lock = os.open(self._root / _MARK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        # Runs in other containers see the lock, and the kernel releases it when we are killed. Without its
+        # content the mark is invalid, so no other run deletes a folder between these lines.
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        os.write(self._lock, _mark_of(self._root))
 
     async def fresh(self, name: str, template: Path | None) -> Path:
         """Create a directory that holds the template's contents, or the template file itself."""
@@ -40,7 +47,7 @@ class Scratch:
         await asyncio.to_thread(_remove, directory)
 
     def close(self) -> None:
-        _remove(self._root)
+        _remove_root(self._root, logging.WARNING)
         os.close(self._lock)
 
 
@@ -66,30 +73,55 @@ def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name)
 
 
-def _remove(directory: Path) -> None:
-    # Errors are ignored, so that one failure does not keep the other files: two runs may sweep at once.
-    shutil.rmtree(directory, ignore_errors=True)
-    if directory.exists():
-        _make_writable(directory)  # a server, or the kernel's overlay, made a folder without permissions
-        shutil.rmtree(directory, ignore_errors=True)
-    if directory.exists():
-        logger.warning("could not remove all of %s", directory)
+def _remove(directory: Path, level: int = logging.WARNING) -> None:
+    if reason := remove_tree(directory):
+        logger.log(level, "could not remove all of %s: %s", directory, reason)
 
 
-def _make_writable(directory: Path) -> None:
+def _remove_root(root: Path, level: int) -> None:
+    """Remove a run's folder, its mark last: a removal that is interrupted is continued by the next run."""
     with contextlib.suppress(OSError):
-        directory.chmod(0o700)
-        for entry in os.scandir(directory):
-            if entry.is_dir(follow_symlinks=False):
-                _make_writable(Path(entry.path))
+        for name in os.listdir(root):  # noqa: PTH208 (the names, before anything is removed)
+            if name != _MARK:
+                _remove(root / name, level)
+        if os.listdir(root) == [_MARK]:  # noqa: PTH208
+            _remove(root, level)
+
+
+def _mark_of(root: Path) -> bytes:
+    """Return the mark's content. It names the folder: a copy, or a folder that was renamed, is not ours."""
+    return b"turnwise deletes " + os.fsencode(root.resolve()) + b"\n"
 
 
 def _sweep(parent: Path) -> None:
+    """Remove the folders of runs that were killed. What cannot be removed is tried again by the next run."""
     for left in parent.glob(f"{_PREFIX}[0-9]*-*"):
-        pid = left.name.removeprefix(_PREFIX).partition("-")[0]
-        # The pid protects a run that is just starting, the lock protects one in another container.
-        if pid.isdigit() and not _is_alive(int(pid)) and _is_own_folder(left) and not _is_locked(left):
-            _remove(left)
+        with _claimed(left) as is_ours:
+            if is_ours:
+                _remove_root(left, logging.DEBUG)
+
+
+@contextlib.contextmanager
+def _claimed(folder: Path) -> Iterator[bool]:
+    """Whether a folder has our valid mark and its run is gone; no other run can claim it in the block."""
+    try:
+        mark = os.open(folder / _MARK, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        yield False
+        return
+    try:
+        yield _is_valid(mark, folder)
+    finally:
+        os.close(mark)
+
+
+def _is_valid(mark: int, folder: Path) -> bool:
+    try:
+        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_own = os.fstat(mark).st_uid == os.getuid() and _is_own_folder(folder)
+        return is_own and os.read(mark, _MAX_MARK_BYTES) == _mark_of(folder)
+    except OSError:  # locked by its run, removed by another sweep, or not a file
+        return False
 
 
 def _is_own_folder(path: Path) -> bool:
@@ -98,27 +130,3 @@ def _is_own_folder(path: Path) -> bool:
     except FileNotFoundError:
         return False
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _is_locked(folder: Path) -> bool:
-    try:
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False

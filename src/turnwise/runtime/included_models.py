@@ -4,12 +4,12 @@ import atexit
 import functools
 import hashlib
 import logging
-import shutil
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
 from turnwise.runtime.environment import user_folder
+from turnwise.runtime.tree_removal import remove_tree
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def smollm2_folder() -> Path:
         else:
             return folder
     folder = Path(tempfile.mkdtemp(prefix=f"turnwise-{SMOLLM2}-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(remove_tree, folder)
     _convert(file, folder)
     return folder
 

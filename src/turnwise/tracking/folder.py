@@ -18,7 +18,6 @@ import datetime
 import logging
 import os
 import re
-import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from turnwise.config import Recipe, stored_recipe
 from turnwise.runtime.atomic_write import write_json
 from turnwise.runtime.regular_files import Damaged, names_in, read_table
 from turnwise.runtime.terminal import printable
+from turnwise.runtime.tree_removal import remove_tree
 from turnwise.tracking.ending import Ending, read_ending, write_ending
 from turnwise.tracking.environment import known_secrets, redacted
 from turnwise.tracking.json_lines import Lines
@@ -132,7 +132,8 @@ class RunFolder:
     ) -> None:
         self.close(is_hasty=kind is not None)
         if kind is not None and not self.is_kept:
-            shutil.rmtree(self.path)
+            if reason := remove_tree(self.path):
+                logger.warning("%s cannot be removed: %s", self.path, reason)
             if self._is_first and not any(self.path.parent.iterdir()):
                 self.path.parent.rmdir()
 

@@ -44,6 +44,14 @@ def read_versions(path: Path) -> dict[str, Any]:
     return versions
 
 
+def is_made_by_us(path: Path) -> bool:
+    """Whether a versions.json is that of a run."""
+    try:
+        return {"turnwise", "python", "packages"} <= read_table(path).keys()
+    except (Damaged, FileNotFoundError):
+        return False
+
+
 def recipe_file(path: Path) -> str:
     """The name of the file that the run's recipe was read from; empty if it is not known."""
     try:

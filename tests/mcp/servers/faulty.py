@@ -118,6 +118,14 @@ def call(number, what="echo", **arguments):
                     full.write("one more")
             except OSError as error:
                 return text(f"Error: {error}", isError=True)
+        case "nest":  # folders inside each other, the innermost without permissions
+            here = os.open(os.path.expandvars(arguments["path"]), os.O_RDONLY)
+            for _ in range(arguments["levels"]):
+                os.mkdir("n", dir_fd=here)
+                outer, here = here, os.open("n", os.O_RDONLY, dir_fd=here)
+                os.close(outer)
+            os.fchmod(here, 0)
+            return text("nested")
         case "wrong_shape":
             return {"content": "not a list"}
         case "no_result":

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import gc
 import os
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,6 +32,7 @@ from turnwise.engines.vllm.calls import (
 )
 from turnwise.engines.weight_transfer import Block, lay_out, write_adapter
 from turnwise.protocols import Adapter, EngineDown
+from turnwise.runtime.tree_removal import remove_tree
 from turnwise.types import Completion, Sampling
 
 MAX_RESTARTS = 3
@@ -171,7 +171,7 @@ class VllmEngine:
         if self._running is not None:
             with contextlib.suppress(EngineDeadError):  # a dead process has unloaded it
                 await unless_dead(self._running.llm, self._running.llm.remove_lora(number))
-        shutil.rmtree(self._folder / str(number), ignore_errors=True)
+        remove_tree(self._folder / str(number))
         self._retired = None
 
     async def _publish_weights(self, weights: Mapping[str, Any], version: int) -> None:
@@ -280,7 +280,7 @@ class VllmEngine:
             gc.collect()  # vLLM's object is in reference cycles; collected at interpreter exit, it complains
         for block in filter(None, (self._published.block, self._spare)):
             block.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_tree(self._folder)
 
     async def _started(self) -> _RunningVllm:
         if self._is_closed:

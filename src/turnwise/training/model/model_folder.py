@@ -8,13 +8,16 @@ or  adapter_config.json  adapter_model.safetensors             what peft reads, 
 import contextlib
 import copy
 import logging
-import shutil
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from turnwise.runtime.free_path import move_to_free
+from turnwise.runtime.tree_removal import remove_tree
 from turnwise.training.model.policy import POLICY, Policy
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -89,10 +92,10 @@ def save_adapter(policy: Policy, tokenizer: Any, folder: Path, *, base: str) -> 
 def _part_of(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder next to `folder`, to be moved when it is complete; removed if it is not."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
+    part = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}.part")  # a name that nobody else uses
     part.mkdir()
     try:
         yield part
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        if reason := remove_tree(part):
+            logger.warning("%s cannot be removed: %s", part, reason)

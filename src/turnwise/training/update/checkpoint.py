@@ -16,7 +16,6 @@ import json
 import logging
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -30,12 +29,14 @@ from torch import Tensor
 
 from turnwise.distributed import ALONE, RankFailed, Ranks, first_rank_value, is_first
 from turnwise.runtime.regular_files import MAX_FILE_BYTES, Damaged, names_in, open_to_read, read_table
+from turnwise.runtime.tree_removal import remove_tree
 from turnwise.training.sharding.shards import Shard
 
 logger = logging.getLogger(__name__)
 
 FORMAT = 1
 _NAME = re.compile(r"step-(\d{6,})(?:-(\d+))?")
+_PART = re.compile(rf"\.{_NAME.pattern}(?:-gone)?\.part")
 """A step that is saved again gets a number after it: the old one stays until the new one is complete."""
 _TENSORS, _FACTS, _MANIFEST = "tensors.safetensors", "facts.json", "manifest.json"
 _PARTS = "parts-{:05d}.safetensors"
@@ -339,11 +340,17 @@ def _sync(path: Path) -> None:
 def _remove(path: Path) -> None:
     """Rename before deleting, so that no crash leaves half a checkpoint under its name."""
     gone = path.with_name(f".{path.name}-gone.part")
-    shutil.rmtree(gone, ignore_errors=True)
+    _delete(gone)
     path.rename(gone)
-    shutil.rmtree(gone)
+    _delete(gone)
 
 
 def _sweep(folder: Path) -> None:
-    for part in folder.glob(".step-*.part"):
-        shutil.rmtree(part)
+    for name in names_in(folder):
+        if _PART.fullmatch(name):
+            _delete(folder / name)
+
+
+def _delete(path: Path) -> None:
+    if reason := remove_tree(path):
+        raise OSError(f"{path} cannot be removed: {reason}")
