@@ -6,6 +6,7 @@ Files with few tests that take long come first: left to the end, they would run 
 import functools
 import gc
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,15 @@ def pytest_collection_finish() -> None:
 def anyio_backend() -> str:
     """Async tests run on asyncio; the plugin would also try trio."""
     return "asyncio"
+
+
+@pytest.fixture
+def deep_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder for a tree that is too deep for pytest's own cleanup."""
+    folder = tmp_path / "deep"
+    folder.mkdir()
+    yield folder
+    subprocess.run(["rm", "-rf", folder], check=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -205,16 +205,16 @@ async def test_replay_or_call_calls_what_is_missing_in_the_replayed_state(tmp_pa
 
 
 async def test_folders_nested_deeper_than_the_stack_end_neither_the_pool_nor_the_next_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deep_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(deep_folder))
     server = script_spec("faulty", env={"NEST": "${EPISODE_DIR}"}, isolation="process", num_warm=0)
     async with Pool([server]) as pool:
         for number in range(2):
             async with pool.lease(["faulty"], f"episode-{number}") as toolbox:
                 nested = await ask(toolbox, "do", what="nest", path="$NEST", levels=1_100)
                 assert nested.content == "nested"
-    assert not list(tmp_path.glob("turnwise-[0-9]*"))
+    assert not list(deep_folder.glob("turnwise-[0-9]*"))
 
 
 async def test_no_secret_of_an_env_block_is_shown_or_recorded(tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def temporary(deep_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The temporary directory of this test, so that no other is swept."""
-    folder = tmp_path / "tmp"
+    folder = deep_folder / "tmp"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", None)

@@ -64,7 +64,7 @@ def test_files_of_every_kind_are_removed(tmp_path: Path) -> None:
     assert not tree.exists()
 
 
-def test_a_tree_deeper_than_the_stack_and_wider_than_the_descriptors_is_removed(tmp_path: Path) -> None:
+def test_a_tree_deeper_than_the_stack_and_wider_than_the_descriptors_is_removed(deep_folder: Path) -> None:
     """In a process with 64 descriptors, where `shutil.rmtree` ends with RecursionError or EMFILE."""
     code = """
 import os, resource, sys
@@ -84,7 +84,7 @@ for number in range(2_000):
     (tree / f"wide-{number}").touch()
 print(repr(remove_tree(tree)))
 """
-    tree = tmp_path / "tree"
+    tree = deep_folder / "tree"
     run = subprocess.run([sys.executable, "-c", code, tree], capture_output=True, text=True, check=False)
     assert (run.stdout, run.stderr) == ("''\n", "")
     assert not tree.exists()
