@@ -27,7 +27,7 @@ class TalkingChat:
     def __init__(self, chat: Any) -> None:
         self._chat = chat
         self.stop_ids = frozenset(range(0, 640, 20))
-        self.open, self.extend, self.follow = chat.open, chat.extend, chat.follow
+        self.open, self.extend, self.follow, self.say = chat.open, chat.extend, chat.follow, chat.say
 
     def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
         if sum(completion_ids) % 4 == 0:

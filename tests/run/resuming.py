@@ -65,8 +65,8 @@ def hook_collections(run: TrainingRun, delays: random.Random, count_down: Callab
     hooked: Any = run
     new_collector = hooked.new_collector
 
-    def collector_of(step: int) -> Any:
-        collector = new_collector(step)
+    def collector_of(step: int, starts: Any) -> Any:
+        collector = new_collector(step, starts)
         inner = collector._lease
 
         @contextlib.asynccontextmanager

@@ -16,6 +16,7 @@ from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collect
 from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.run.batches import Batches, CollectedBatch, num_replaced
 from turnwise.tasks.curriculum import CurriculumState, Schedule, draw
+from turnwise.tasks.plan_starts import PlanStarts
 from turnwise.types import Difficulty, Reward, Sampling, Task, Trajectory
 
 CHAT = small_chat()
@@ -67,7 +68,7 @@ async def collect(
         engine = scripted(CHAT, pool, tasks, lambda one: script(CHAT, [call("write", text=one.id)], "done"))
         playing = player(engine, CHAT, EpisodeLimits(), Sampling())
 
-        def new_collector(step: int) -> Collector:
+        def new_collector(step: int, starts: PlanStarts) -> Collector:
             log.append(f"begin {step}")
             plan = CollectionPlan(group_size=2, seed=step)
             return Collector(playing, leasing(pool), rewards or Rewards(), plan)

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,8 +94,14 @@ class Workbench:
             yield toolbox
 
     def collector(
-        self, *, group_size: int | None = None, temperature: float | None = None, seed: int | None = None
+        self,
+        *,
+        group_size: int | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+        num_given: Callable[[Task], int] = lambda task: 0,
     ) -> Collector:
+        """A collector of episodes; `num_given`: turns of a task's demonstration that they start with."""
         rollout = self.recipe.rollout
         chosen = rollout.temperature if temperature is None else temperature
         lockstep = self._lockstep() if rollout.lockstep else None
@@ -105,6 +111,7 @@ class Workbench:
             limits_of(self.recipe),
             Sampling(temperature=chosen),
             self.user_model,
+            lambda task: plan_completions(self.chat, task, num_given(task)),
         )
         plan = plan_of(self.recipe, group_size, seed)
         return Collector(playing, self._lease_with_room, self.rewards, plan, lockstep or self.slots.pace())
@@ -115,6 +122,11 @@ class Workbench:
         # More episodes than leases would deadlock: a round waits for all of them, one waits for a lease.
         num_slots = min(self.recipe.sizes.num_parallel_episodes, self.pool.max_leases or sys.maxsize)
         return Lockstep(self.engine, num_slots, self.turn)
+
+
+def plan_completions(chat: RenderedChat, task: Task, count: int | None = None) -> list[tuple[int, ...]]:
+    """The first `count` turns of the task's demonstration as completions, or all."""
+    return [chat.say(turn.text, turn.calls) for turn in task.demonstration[:count]]
 
 
 def chat_of(recipe: Recipe) -> RenderedChat:
@@ -257,7 +269,7 @@ def scripted_engine(chat: RenderedChat, tasks: Sequence[Task], tools: Sequence[T
         if not task.demonstration:
             raise ValueError(f"task {task.id!r}: the scripted engine needs a demonstration")
         opening = chat.open(task.prompt, offered_tools(task, tools))
-        script = [chat.say(turn.text, turn.calls) for turn in task.demonstration]
+        script = plan_completions(chat, task)
         if task.conversation and scripts.get(opening, script) != script:
             raise ValueError(
                 f"task {task.id!r}: another task begins with the same prompt and tools, by which the "

@@ -87,6 +87,10 @@ class CurriculumConfig(BaseModel):
     """schedule: (step, (easy, medium, hard)), interpolated linearly."""
     threshold: float = Field(default=0.7, gt=0, le=1)
     """success: success rate, over as many episodes as a step has, that unlocks the next difficulty."""
+    plan_starts: bool = True
+    """Whether a task whose episodes all failed starts inside its demonstration the next time: the first calls
+    are played for the model, and fewer of them as it succeeds. Such episodes are never counted as successes
+    of the task. Tasks without a demonstration always start at the beginning."""
 
 
 Alarm = Literal[

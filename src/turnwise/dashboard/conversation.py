@@ -144,6 +144,7 @@ def _turn(turn: Mapping[str, Any], pieces: Pieces) -> dict[str, Any]:
     return {
         "user": turn.get("user", ""),
         "message": turn.get("message", 0),
+        "is_given": turn.get("is_given", False),
         "text": turn["parsed"]["text"],
         "reasoning": turn["parsed"]["reasoning"],
         "error": _error(turn, pieces),

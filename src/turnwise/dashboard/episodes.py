@@ -51,7 +51,8 @@ class EpisodeRow:
     episode: str
     reward: float
     is_success: bool | None
-    """None if success could not be determined; `fault` is then `reward`."""
+    """None if success could not be determined, where `fault` is `reward`, or if the episode started inside
+    the task's plan."""
     stop: str
     fault: str
     """The worst fault: `infra`, `model`, `format` (a turn could not be parsed) or `none`.
@@ -102,7 +103,7 @@ def episode_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> EpisodeRow:
         reward=float(record["reward"]["total"]),
         is_success=is_success,
         stop=text(played["stop"]),
-        fault="reward" if is_success is None else _fault(turns, calls),
+        fault="reward" if is_success is None and not _is_inside_plan(turns) else _fault(turns, calls),
         num_turns=len(turns),
         num_calls=len(calls),
         num_tokens=sum(_num_sampled(turn) for turn in turns),
@@ -179,7 +180,9 @@ def _num_sampled(turn: Mapping[str, Any]) -> int:
 
 
 def _is_success(record: Mapping[str, Any], tools: Sequence[Tool]) -> bool | None:
-    """Success by the run's own criterion; None if it cannot be determined."""
+    """Success by the run's own criterion; None if it cannot be determined, or does not count."""
+    if _is_inside_plan(record["trajectory"]["turns"]):
+        return None
     total, parts = record["reward"]["total"], record["reward"]["parts"]
     if "outcome" in parts:  # the same verdict, computed during the run
         return bool(parts["outcome"] >= 1)
@@ -187,6 +190,10 @@ def _is_success(record: Mapping[str, Any], tools: Sequence[Tool]) -> bool | None
         return succeeded(_without_tokens(record, tools), Reward(total, parts))
     except RewardDown:
         return None
+
+
+def _is_inside_plan(turns: Sequence[Mapping[str, Any]]) -> bool:
+    return any(turn.get("is_given") for turn in turns)
 
 
 def messages_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> list[bool]:

@@ -11,7 +11,7 @@ from turnwise.rewards import custom
 from turnwise.rewards.answer import answer
 from turnwise.rewards.environment import environment_part, is_environment_part
 from turnwise.rewards.judge import Judge
-from turnwise.rewards.outcome import efficiency, is_success, outcome, succeeded
+from turnwise.rewards.outcome import efficiency, is_success, outcome, reached_goal, succeeded
 from turnwise.rewards.part import RewardTerm, parts_of
 from turnwise.rewards.scorable import check_scorable, why_unscorable, why_unscorable_by
 from turnwise.rewards.state import probes, writes
@@ -27,6 +27,7 @@ __all__ = [
     "check_scorable",
     "is_success",
     "parts_of",
+    "reached_goal",
     "succeeded",
     "why_unscorable",
     "why_unscorable_by",

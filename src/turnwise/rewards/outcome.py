@@ -59,6 +59,11 @@ def is_decidable(task: Task) -> bool:
 
 
 def succeeded(trajectory: Trajectory, reward: Reward) -> bool:
+    """Return whether the model did the whole task: an episode that started inside the plan is no success."""
+    return not trajectory.num_given and reached_goal(trajectory, reward)
+
+
+def reached_goal(trajectory: Trajectory, reward: Reward) -> bool:
     """Return success by the environment or the task's truth; if neither decides, by a total of at least 1."""
     is_decided = OUTCOME in trajectory.scores or is_decidable(trajectory.task)
     return is_success(trajectory) if is_decided else reward.total >= 1.0

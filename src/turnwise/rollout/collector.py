@@ -94,6 +94,8 @@ class Progress:
     num_tokens: int = 0
     num_calls: int = 0
     num_successes: int = 0
+    num_inside_plans: int = 0
+    """Finished episodes that started inside the task's plan: none of them is a success."""
     failures: Counter[Stop] = field(default_factory=Counter)
     """Episodes lost to infrastructure, by stop."""
     last_failure: str = ""
@@ -299,6 +301,7 @@ class Collector:
         progress.num_finished += 1
         progress.num_tokens += sum(turn.num_sampled for turn in trajectory.turns)
         progress.num_successes += is_success
+        progress.num_inside_plans += trajectory.num_given > 0
         return trajectory, reward
 
 

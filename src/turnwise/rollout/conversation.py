@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from turnwise.protocols import PROBE_TOKENS, Toolbox, UserModel
-from turnwise.tasks.user_side import UserMessage, UserSide
+from turnwise.tasks.user_side import UserMessage, UserSide, shown_reply
 from turnwise.types import (
     Cause,
     Fault,
@@ -79,6 +79,8 @@ class Conversation:
 
     async def _ask_user(self) -> str:
         """Return what the user's model replies to the last turn. Raises UserDown."""
+        if self.turns[-1].is_given:
+            return shown_reply(self.task, len(self.turns) - 1, self.message)
         if self._user_model is None:
             raise ValueError(f"task {self.task.id!r}: user.kind is 'model', and no model plays the user")
         started = time.perf_counter()

@@ -54,11 +54,13 @@ def _turn(number: int, turn: Turn) -> list[Text]:
     if parsed.reasoning:
         lines.append(_line(f"{number} thought", parsed.reasoning, "italic dim"))
     if parsed.text:
-        lines.append(_line(f"{number} model", parsed.text, "cyan"))
+        speaker = "plan" if turn.is_given else "model"
+        lines.append(_line(f"{number} {speaker}", parsed.text, "cyan"))
     if parsed.error is not None:
         lines.append(_line(f"{number} {parsed.error.kind}", parsed.error.message, "red"))
     for position, call in enumerate(parsed.calls):
-        lines.append(_line(f"{number} call", f"{call.name} {dict(call.arguments)!r}", "cyan"))
+        made = "call of the plan" if turn.is_given else "call"
+        lines.append(_line(f"{number} {made}", f"{call.name} {dict(call.arguments)!r}", "cyan"))
         if position < len(turn.results):
             result = turn.results[position]
             note = f"{number} {result.cause}, {result.seconds * 1000:.0f} ms"

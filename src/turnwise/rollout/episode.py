@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from turnwise.protocols import Chat, Engine, EngineDown, EnvironmentDown, Toolbox, UserDown, UserModel
 from turnwise.rollout.conversation import Conversation
 from turnwise.tasks.user_side import UserMessage
-from turnwise.types import Finish, Parsed, Sampling, ServerLoss, Stop, Task, Trajectory, Turn
+from turnwise.types import Completion, Finish, Parsed, Sampling, ServerLoss, Stop, Task, Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,16 @@ async def play(
     limits: EpisodeLimits,
     sampling: Sampling,
     user_model: UserModel | None = None,
+    given: Sequence[Sequence[int]] = (),
 ) -> Trajectory:
     """Render → complete → parse → call → observe, until the last answer, a limit or an infrastructure fault.
 
+    `given`: completions of the demonstration's first turns. They are played for the model, with real calls.
     Cancellation is raised; every other outcome is a `Stop`.
     """
     conversation = Conversation(task, toolbox, episode_id=episode_id, seed=seed, user_model=user_model)
     return await finish_episode(
-        _play_turns(conversation, engine, chat, seed, limits, sampling),
+        _play_turns(conversation, engine, chat, seed, limits, sampling, given),
         conversation,
         limits=limits,
         temperature=sampling.temperature,
@@ -99,8 +101,12 @@ def player(
     limits: EpisodeLimits,
     sampling: Sampling,
     user_model: UserModel | None = None,
+    given: Callable[[Task], Sequence[Sequence[int]]] = lambda task: (),
 ) -> Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]:
-    """A player for a Collector: `play` with engine, chat, limits, sampling and user model bound."""
+    """A player for a Collector: `play` with engine, chat, limits, sampling and user model bound.
+
+    `given`: completions of its demonstration's first turns, which an episode of the task starts with.
+    """
 
     async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
         return await play(
@@ -113,6 +119,7 @@ def player(
             limits=limits,
             sampling=sampling,
             user_model=user_model,
+            given=given(task),
         )
 
     return play_one
@@ -125,11 +132,15 @@ async def _play_turns(
     seed: int,
     limits: EpisodeLimits,
     sampling: Sampling,
+    given: Sequence[Sequence[int]],
 ) -> Stop:
-    turns, task, said = conversation.turns, conversation.task, ""
-    new_ids = chat.open(task.prompt, conversation.tools)
+    turns, task = conversation.turns, conversation.task
     ids: list[int] = []
-    for number in range(task.turn_limit):
+    begun = await _play_given(conversation, chat, ids, given)
+    if isinstance(begun, Stop):
+        return begun
+    new_ids, said = begun
+    for number in range(len(turns), task.turn_limit):
         ids += new_ids
         room = limits.tokens_per_episode - len(ids)
         if room < 1:
@@ -154,6 +165,29 @@ async def _play_turns(
         said = reached.text if reached is not None else ""
         new_ids = next_ids(chat, ids, turns[-1], reached)
     return Stop.MAX_TURNS
+
+
+async def _play_given(
+    conversation: Conversation, chat: Chat, ids: list[int], given: Sequence[Sequence[int]]
+) -> tuple[tuple[int, ...], str] | Stop:
+    """Play given turns, and extend `ids` by what is read and said in them.
+
+    Return the ids that follow them and what the user says, or why the episode ended.
+    """
+    said = ""
+    new_ids = tuple(chat.open(conversation.task.prompt, conversation.tools))
+    for number, spoken in enumerate(given):
+        parsed = with_call_ids(chat.parse(spoken, [*ids, *new_ids], is_cut=False), number)
+        read, nothing = (*new_ids, *spoken), Completion((), (), Finish.STOP, 0)
+        message = conversation.message
+        conversation.turns.append(Turn(read, nothing, parsed, user=said, message=message, is_given=True))
+        ids += read
+        reached = await conversation.advance()
+        if isinstance(reached, Stop):
+            return reached
+        said = reached.text if reached is not None else ""
+        new_ids = next_ids(chat, ids, conversation.turns[-1], reached)
+    return new_ids, said
 
 
 def next_ids(chat: Chat, ids: Sequence[int], turn: Turn, said: UserMessage | None) -> tuple[int, ...]:

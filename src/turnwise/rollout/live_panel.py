@@ -52,6 +52,7 @@ def figures_of(progress: Progress, num_episodes: int) -> dict[str, str]:
     """The progress as printable text by name."""
     seconds = max(time.perf_counter() - progress.started_at, 1e-9)
     done = progress.num_finished
+    num_whole = done - progress.num_inside_plans
     on_tools, on_servers = progress.num_waiting_on_tools, progress.num_waiting_on_servers
     on_model = progress.num_in_flight - on_tools - on_servers
     # groups without signal are replaced, so more episodes may be played than requested
@@ -59,7 +60,7 @@ def figures_of(progress: Progress, num_episodes: int) -> dict[str, str]:
     figures = {
         "episodes": f"{done} of {total}, {progress.num_in_flight} in flight",
         "waiting on": f"model {on_model}, tools {on_tools}, servers {on_servers}",
-        "success": f"{progress.num_successes / done:.0%}" if done else "-",
+        "success": f"{progress.num_successes / num_whole:.0%}" if num_whole else "-",
         "tokens/s": f"{progress.num_tokens / seconds:,.0f}",
         "calls/s": f"{progress.num_calls / seconds:,.1f}",
     }

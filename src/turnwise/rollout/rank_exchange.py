@@ -63,6 +63,7 @@ def total_progress(parts: Sequence[Progress]) -> Progress:
         total.num_tokens += part.num_tokens
         total.num_calls += part.num_calls
         total.num_successes += part.num_successes
+        total.num_inside_plans += part.num_inside_plans
         total.failures += Counter(part.failures)
         total.last_failure = total.last_failure or part.last_failure
     return total

@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from statistics import fmean
 
 from turnwise.algorithms.advantages import has_signal
 from turnwise.config import Recipe
 from turnwise.distributed import ALONE, Ranks
-from turnwise.rewards import succeeded
+from turnwise.rewards import reached_goal, succeeded
 from turnwise.rollout.collector import Collector, Progress, step_seed
 from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share, total_progress
 from turnwise.run.drawing import Drawing, NothingLeft
@@ -28,10 +29,11 @@ from turnwise.tasks.curriculum import (
     curriculum_of,
     note,
 )
+from turnwise.tasks.plan_starts import PlanStarts, PlayedGroup
 from turnwise.types import Group, Task
 
-NewCollector = Callable[[int], Collector]
-"""`new_collector(step)` returns a collector with that step's seed."""
+NewCollector = Callable[[int, PlanStarts], Collector]
+"""`new_collector(step, starts)` returns a collector with that step's seed, whose episodes start there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class CollectedBatch:
     progress: Progress
     curriculum: CurriculumState
     """The curriculum's state after this batch: where the next batch starts."""
+    plan_starts: PlanStarts
+    """How far inside their plans tasks start after this batch."""
     seconds: float
 
 
@@ -109,6 +113,9 @@ class Batches:
         self._in_play: set[str] = set()
         """Ids of tasks in concurrently collected batches; no task is in two of them."""
         self._drawings: dict[int, Drawing] = {}
+        self._starts_inside_plans = recipe.curriculum.plan_starts and not recipe.environment
+        self._plan_starts = PlanStarts(recipe.seed)
+        """As of the batches collected so far."""
         self._reached = CurriculumState()
         """The curriculum's state from which the next of these batches draws."""
         self._collections: dict[int, asyncio.Task[CollectedBatch]] = {}
@@ -123,9 +130,12 @@ class Batches:
         """Share of the last step's groups that were replaced."""
 
     @contextlib.asynccontextmanager
-    async def collecting(self, state: CurriculumState) -> AsyncIterator[None]:
+    async def collecting(
+        self, state: CurriculumState, plan_starts: PlanStarts | None = None
+    ) -> AsyncIterator[None]:
         """Start collecting, with the curriculum at `state`; leaving the block cancels what is in flight."""
         self._reached = state
+        self._plan_starts = plan_starts or self._plan_starts
         for step in self._steps[: 1 + self._num_ahead]:
             self._begin(step, state)
         try:
@@ -192,17 +202,20 @@ class Batches:
         drawing.draw_up_to(max(share.num_drawn for share in shares))
         played = [group for share in shares for group in share.groups]
         played.sort(key=lambda group: drawing.order[group.task.id])
+        if self._starts_inside_plans:
+            self._plan_starts = self._plan_starts.noted(map(_as_noted, played))
         return CollectedBatch(
             step=step,
             groups=tuple(group for group in played if is_wanted(group)),
             played=tuple(played),
             progress=total_progress([share.progress for share in shares]),
             curriculum=_noted(self._curriculum, drawing.state, played),
+            plan_starts=self._plan_starts,
             seconds=time.perf_counter() - started,
         )
 
     async def _play(self, step: int, drawing: Drawing, is_wanted: Callable[[Group], bool]) -> _Share:
-        collector = self._new_collector(step)
+        collector = self._new_collector(step, self._plan_starts)
         num_groups = len(rank_share(self._ranks, self._recipe.run.tasks_per_step))
         most = self._num_drawn - num_groups if self._starts_replacements else 0
         collecting = collector.collecting(
@@ -262,8 +275,14 @@ def _is_any(group: Group) -> bool:
     return True
 
 
+def _as_noted(group: Group) -> PlayedGroup:
+    pairs = zip(group.trajectories, group.rewards, strict=True)
+    return PlayedGroup(group.task, group.num_given, fmean(reached_goal(*pair) for pair in pairs))
+
+
 def _noted(curriculum: Curriculum, state: CurriculumState, groups: Sequence[Group]) -> CurriculumState:
-    for group in groups:
+    whole = [group for group in groups if not group.num_given]
+    for group in whole:
         for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
             state = note(curriculum, state, group.task.difficulty, succeeded(trajectory, reward))
     return state

@@ -9,7 +9,7 @@ from turnwise.diagnostics.gpu import POWER, UTILIZATION
 from turnwise.evaluate.report import EvaluationReport
 from turnwise.evaluate.summary import by_family, by_message, message_successes, summarise, summarise_by
 from turnwise.mcp.gate import Breaker
-from turnwise.rewards import succeeded
+from turnwise.rewards import reached_goal, succeeded
 from turnwise.rollout.collector import Progress
 from turnwise.types import Fault, Group, Reward, Stop, Trajectory
 
@@ -32,11 +32,14 @@ def rollout_figures(groups: Sequence[Group], progress: Progress, seconds: float)
     if not played:
         return figures
     trajectories = [trajectory for trajectory, _ in played]
+    # What started inside the plan says nothing about the success of the task.
+    whole = [(trajectory, reward) for trajectory, reward in played if not trajectory.num_given]
     flat = [not has_signal([reward.total for reward in group.rewards]) for group in groups]
     return {
         **figures,
-        **_rewards(played),
-        **_success_by_message(trajectories),
+        **(_rewards(whole) if whole else {}),
+        **_success_by_message([trajectory for trajectory, _ in whole]),
+        **_inside_plans([pair for pair in played if pair[0].num_given], len(played)),
         "groups/zero_variance_fraction": fmean(flat),
         **_behaviour(trajectories),
         **_lengths(trajectories),
@@ -81,6 +84,20 @@ def _rewards(played: Sequence[tuple[Trajectory, Reward]]) -> dict[str, float]:
     return figures
 
 
+def _inside_plans(inside: Sequence[tuple[Trajectory, Reward]], num_played: int) -> dict[str, float]:
+    """Figures on the episodes that started inside the task's plan."""
+    figures = {"plan_starts/episodes_fraction": len(inside) / num_played}
+    if not inside:
+        return figures
+    given = [trajectory.num_given / len(trajectory.task.demonstration) for trajectory, _ in inside]
+    reached = [reached_goal(trajectory, reward) for trajectory, reward in inside]
+    return {
+        **figures,
+        "plan_starts/given_fraction": fmean(given),
+        "plan_starts/reached_goal_rate": fmean(reached),
+    }
+
+
 def _success_by_message(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """The success of the first, second, … message over all conversations that have one; empty without any."""
     outcomes: defaultdict[int, list[bool]] = defaultdict(list)
@@ -91,8 +108,8 @@ def _success_by_message(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def _behaviour(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    turns = [turn for trajectory in trajectories for turn in trajectory.turns]
-    calls = [result for trajectory in trajectories for _, result in trajectory.calls]
+    turns = [turn for trajectory in trajectories for turn in trajectory.turns if not turn.is_given]
+    calls = [result for turn in turns for result in turn.results]
     is_cut = [trajectory.stop in (Stop.TRUNCATED, Stop.CONTEXT_FULL) for trajectory in trajectories]
     return {
         "tools/calls": len(calls) / len(trajectories),

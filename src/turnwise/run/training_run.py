@@ -41,6 +41,7 @@ from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.curriculum import CurriculumState
 from turnwise.tasks.load import load
+from turnwise.tasks.plan_starts import PlanStarts
 from turnwise.tasks.selection import across_families
 from turnwise.tasks.worlds import check_worlds
 from turnwise.tracking.folder import RunFolder
@@ -94,10 +95,13 @@ class TrainingRun:
 
     # --- playing -----------------------------------------------------------------------------------------
 
-    def new_collector(self, step: int) -> Collector:
+    def new_collector(self, step: int, starts: PlanStarts) -> Collector:
         """A collector seeded by the step, so that a task drawn again gets new samples."""
-        temperature = self.recipe.temperature_at(step)
-        return self.bench.collector(temperature=temperature, seed=step_seed(self.recipe.seed, step))
+        return self.bench.collector(
+            temperature=self.recipe.temperature_at(step),
+            seed=step_seed(self.recipe.seed, step),
+            num_given=starts.num_given,
+        )
 
     def showing(self, progress: Progress) -> contextlib.AbstractAsyncContextManager[None]:
         """Show the progress of a step's episodes while the block runs."""
@@ -326,7 +330,8 @@ class TrainingRun:
             raise ValueError(f"{self.folder.path}: no checkpoint can be read: {error}") from error
         if found is None:
             self.folder.cut(0)
-            return RunProgress(0, CurriculumState(seed=self.recipe.seed))
+            seed = self.recipe.seed
+            return RunProgress(0, CurriculumState(seed=seed), plan_starts=PlanStarts(seed))
         progress = progress_of(found.facts.get("standing", {}))
         self.trainer.restore(found.tensors, found.facts["trainer"])
         self.folder.cut(progress.next_step)

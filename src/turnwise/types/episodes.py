@@ -103,6 +103,9 @@ class Turn:
     """What the user or the environment said before this turn; empty for the prompt and after tool calls."""
     message: int = 0
     """The user message that it works on: 0 for the prompt, then those of `Task.conversation`."""
+    is_given: bool = False
+    """Whether it was played from the task's demonstration. The model reads it and is never trained on it: its
+    ids end `new_ids`, and its completion is empty."""
 
     @property
     def num_sampled(self) -> int:
@@ -227,6 +230,11 @@ class Trajectory:
         )
 
     @property
+    def num_given(self) -> int:
+        """How many turns of the task's demonstration it started with; 0 if it started at the beginning."""
+        return sum(turn.is_given for turn in self.turns)
+
+    @property
     def final_text(self) -> str:
         """The model's answer; empty if the episode ended without one."""
         has_answer = self.stop in (Stop.ANSWERED, Stop.ENDED_BY_USER, Stop.ENDED)
@@ -264,3 +272,8 @@ class Group:
     task: Task
     trajectories: tuple[Trajectory, ...]
     rewards: tuple[Reward, ...]
+
+    @property
+    def num_given(self) -> int:
+        """How many turns of the task's demonstration its episodes started with, all of them with the same."""
+        return max((trajectory.num_given for trajectory in self.trajectories), default=0)

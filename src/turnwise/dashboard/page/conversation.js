@@ -29,7 +29,8 @@ export async function conversation(runs, settings) {
 
 function heading(found) {
   const where = found.source === "train" ? "training, step " + found.step : nameOf(found.source);
-  return make("p", {}, verdict(found.is_success), " ", badge(found.stop, isFinished(found.stop) ? "plain" : "warn"),
+  const given = found.turns.filter((turn) => turn.is_given).length;
+  return make("p", {}, given ? badge("started after " + given + " turns of the plan: no success of the task", "plain") : verdict(found.is_success), " ", badge(found.stop, isFinished(found.stop) ? "plain" : "warn"),
     " " + [brief(found.task.family), found.task.difficulty, where, found.turns.length + " turns"].filter(Boolean).join(" · ") + " · ", seconds(found.seconds));
 }
 

@@ -43,6 +43,8 @@ export const OVERVIEW = [
     note: "Tokens the policy wrote itself: the mean and the longest." },
   { key: "turns", title: "Turns and calls", names: ["length/turns", "tools/calls"],
     note: "Turns played and tools called in an episode, on average." },
+  { key: "plan_starts", title: "Starts inside the plan", names: ["plan_starts/*"],
+    note: "Share of episodes that began with turns of the task's plan, the share of the plan given, and how many reached the goal from there. None counts as a success of the task." },
   { key: "rate", title: "Learning rate", names: ["learning_rate"],
     note: "As the schedule had it at each step." },
   { key: "lost", title: "Lost episodes", names: ["episodes/lost", "groups/dropped"],

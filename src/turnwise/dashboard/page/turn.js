@@ -38,7 +38,8 @@ export function endOf(found) {
 export function turnOf(turn, place, { tokens = null, kind = "", address = null, note = "" } = {}) {
   const name = "turn " + (place + 1);
   const parts = [make("h3", {}, address ? make("a", { href: address }, name) : name, " ", note ? [badge(note, "warn"), " "] : "",
-    make("small", {}, figure(turn.num_tokens) + " tokens sampled in ", seconds(turn.engine_seconds), ", policy version " + turn.policy_version))];
+    turn.is_given ? make("small", {}, "given from the task's plan: not sampled, not trained on")
+      : make("small", {}, figure(turn.num_tokens) + " tokens sampled in ", seconds(turn.engine_seconds), ", policy version " + turn.policy_version))];
   if (tokens && kind) parts.push(tokensOf(tokens.turns[place], kind, tokens.advantage));
   if (turn.reasoning) parts.push(make("details", {}, make("summary", {}, "reasoning"), longText(turn.reasoning, "thought")));
   if (turn.text) parts.push(longText(turn.text, "said"));

@@ -82,6 +82,8 @@ def _sample(trajectory: Trajectory, reward: Reward, group: int) -> Sample:
         reward=reward.total,
         turn_rewards=(*(0.0,) * num_earlier, reward.total),
         is_truncated=trajectory.stop in _CUT_OFF,
-        policy_version=min((turn.completion.policy_version for turn in trajectory.turns), default=0),
+        policy_version=min(
+            (turn.completion.policy_version for turn in trajectory.turns if not turn.is_given), default=0
+        ),
         temperature=trajectory.temperature,
     )
