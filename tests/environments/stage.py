@@ -11,6 +11,7 @@ from turnwise.environments import PythonEnvironment
 from turnwise.mcp.results import Sanitiser
 from turnwise.mcp.toolbox import Readability
 from turnwise.protocols import Toolbox
+from turnwise.rollout.conversation import PLAIN, EpisodeRules
 from turnwise.rollout.episode import EpisodeLimits, play
 from turnwise.types import Sampling, Task, ToolCall, Trajectory
 
@@ -92,6 +93,7 @@ async def played(
     one: Task | None = None,
     limits: EpisodeLimits | None = None,
     timeout_seconds: float = 60.0,
+    rules: EpisodeRules = PLAIN,
 ) -> Trajectory:
     """Play one episode in a leased environment, as a collector does."""
     one = one or task()
@@ -105,4 +107,5 @@ async def played(
             seed=1,
             limits=limits or EpisodeLimits(),
             sampling=Sampling(),
+            rules=rules,
         )

@@ -10,6 +10,7 @@ from rich.console import Console
 from tests.environments.stage import CHAT, MAX_TOKENS, PROMPT, AsyncGuess, Guess, played, task
 from tests.rollout.stage import call
 from turnwise.rewards import Rewards, RewardTerm, succeeded
+from turnwise.rollout.conversation import EpisodeRules
 from turnwise.rollout.display import print_episode
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter, read_episodes
 from turnwise.types import Answer, Cause, Message, Reward, Stop, ToolCall, Truth
@@ -92,6 +93,25 @@ class Shelf:
         if isinstance(said, str):
             return "", True
         return [f"{one.name} {one.arguments['number']}" for one in said], said[-1].arguments["number"] == 9
+
+
+async def test_a_malformed_turn_that_repeats_itself_ends_the_episode_before_the_limit_of_turns() -> None:
+    written = '<tool_call>\n{"name": "open_box", "arguments": {"number": 2, "gently": True\n</tool_call>'
+    wrong = (*CHAT._guard.encode(written), min(CHAT.stop_ids))
+    rules = EpisodeRules(has_hints=True, max_repeats=3)
+    trajectory = await played(Shelf, *[wrong] * 20, one=boxes(max_turns=20), rules=rules)
+    assert (trajectory.stop, len(trajectory.turns)) == (Stop.REPEATED, 3)
+    right = '{"name": "open_box", "arguments": {"number": 2, "gently": true}}'
+    assert right in CHAT.decode(trajectory.turns[1].new_ids)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_refused_arguments_are_answered_with_what_to_write(is_told: bool) -> None:
+    wrong = [call("open_box", number="2")]
+    trajectory = await played(Shelf, wrong, "done", one=boxes(), rules=EpisodeRules(has_hints=is_told))
+    assert trajectory.calls[0][1].cause is Cause.BAD_ARGUMENTS
+    right = '`number`: write 2, not "2"'
+    assert (right in CHAT.decode(trajectory.turns[1].new_ids)) is is_told
 
 
 def boxes(**more: Any) -> Any:

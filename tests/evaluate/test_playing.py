@@ -14,7 +14,7 @@ from tests.chat.tokenizers import qwen3
 from tests.rollout.stage import NOTEBOOK, call, task
 from tests.servers.provider import Answer as Reply
 from tests.servers.provider import LoopbackProvider
-from turnwise.config import Recipe
+from turnwise.config import Recipe, override_recipe
 from turnwise.evaluate.playing import evaluate_recipe, play_groups
 from turnwise.evaluate.report import (
     EvaluationReport,
@@ -68,6 +68,39 @@ async def test_demonstrations_are_played_and_measured(recipe: Recipe, tmp_path: 
     assert found["by_family"]["bad"]["success"]["value"] == 0.0
     assert found["num_sampled_tokens"] == sum(episode.num_tokens for episode in report.episodes) > 0
     assert len(list(read_episodes(out.with_name("trajectories.jsonl")))) == 4
+
+
+async def test_an_evaluation_ends_no_episode_that_repeats_itself_and_counts_it(
+    recipe: Recipe, tmp_path: Path
+) -> None:
+    reads = [DemoTurn("", (call("read"),))] * 6
+    looping = task("loop", demonstration=(*reads, DemoTurn("done")))
+    report, _ = await evaluate_recipe(
+        recipe, [looping, TASKS[0]], out=tmp_path / "eval.json", num_samples=1, temperature=1.0
+    )
+    assert [episode.num_turns for episode in report.episodes] == [2, 7]
+    assert [episode.is_success for episode in report.episodes] == [True, True]
+    assert figures(report)["all"]["repeating_share"] == 0.5
+    asked = override_recipe(recipe, ["evaluation.plain=false"])
+    report, _ = await evaluate_recipe(
+        asked, [looping, TASKS[0]], out=tmp_path / "asked.json", num_samples=1, temperature=1.0
+    )
+    assert [episode.num_turns for episode in report.episodes] == [2, 5]
+    assert figures(report)["all"]["repeating_share"] == 0.5
+
+
+async def test_a_rollout_ends_episodes_that_repeat_themselves_and_says_how_many(
+    recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looping = task("loop", demonstration=(*[DemoTurn("", (call("read"),))] * 6, DemoTurn("done")))
+    await play_groups(recipe, [looping, TASKS[0]], out=tmp_path / "t.jsonl", num_shown=0)
+    printed = capsys.readouterr().out
+    assert "2 of 4 episodes repeat themselves" in printed
+    assert "repeated 2" in printed
+    stored = [
+        episode for episode in read_episodes(tmp_path / "t.jsonl") if episode.trajectory.stop == "repeated"
+    ]
+    assert [episode.reward.parts["outcome"] for episode in stored] == [0.0, 0.0]
 
 
 async def test_a_rollout_keeps_every_episode_and_prints_some(

@@ -17,6 +17,7 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import is_success
+from turnwise.rollout.conversation import EpisodeRules
 from turnwise.rollout.endpoint import endpoint_player
 from turnwise.rollout.episode import EpisodeLimits, play
 from turnwise.types import (
@@ -334,3 +335,20 @@ async def test_an_endpoint_plays_conversations_with_the_tools_of_each_message(po
     said = [(message["role"], message["content"]) for message in requests[3]["messages"]]
     assert said[-2:] == [("assistant", "done"), ("user", "Read it.")]
     assert ("user", "It is 4711.") in said
+
+
+async def test_an_endpoint_is_told_what_to_write_and_ended_when_it_repeats_itself(pool: Pool) -> None:
+    wrong = reply_of(called("write", '{"text": True}'), "tool_calls")
+    with LoopbackProvider() as provider:
+        provider.play("chat/completions", *[wrong] * 5)
+        endpoint = OpenAIEndpoint(provider.url, "teacher", key="")
+        rules = EpisodeRules(has_hints=True, max_repeats=3)
+        play_one = endpoint_player(endpoint, LIMITS, 1.0, "", rules=rules)
+        try:
+            async with leasing(pool)(asking(), "e") as toolbox:
+                trajectory = await play_one(asking(), toolbox, "e", 5)
+        finally:
+            await endpoint.close()
+        requests = [request.body for request in provider.requests]
+    assert (trajectory.stop, len(trajectory.turns)) == (Stop.REPEATED, 3)
+    assert '`True` is not JSON: write `true`. Write: {"text": true}' in requests[1]["messages"][-1]["content"]

@@ -10,8 +10,10 @@ from tests.rollout.stage import call, leasing, notebook, script, small_chat, tas
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.mcp.pool import Pool
 from turnwise.protocols import EngineDown
+from turnwise.rollout.conversation import PLAIN, EpisodeRules
 from turnwise.rollout.episode import EpisodeLimits, play
-from turnwise.types import Cause, FormatErrorKind, Sampling, StateProbe, Stop, Task, Trajectory, Truth
+from turnwise.rollout.repetition import SAME_RESULT
+from turnwise.types import Cause, FormatErrorKind, Sampling, StateProbe, Stop, Task, Trajectory, Truth, Turn
 
 CHAT = small_chat()
 WRITE_READ = ([call("write", text="x"), call("read")], "done")
@@ -50,7 +52,11 @@ def engine_for(pool: Pool, one: Task, *turns: Any) -> Recording:
 
 
 async def play_with(
-    pool: Pool, one: Task, engine: ScriptedEngine, limits: EpisodeLimits | None = None
+    pool: Pool,
+    one: Task,
+    engine: ScriptedEngine,
+    limits: EpisodeLimits | None = None,
+    rules: EpisodeRules = PLAIN,
 ) -> Trajectory:
     async with leasing(pool)(one, "e") as toolbox:
         return await play(
@@ -62,14 +68,17 @@ async def play_with(
             seed=5,
             limits=limits or EpisodeLimits(),
             sampling=Sampling(),
+            rules=rules,
         )
 
 
 @pytest.fixture
 def played(pool: Pool) -> Played:
-    async def played(*turns: Any, limits: EpisodeLimits | None = None, **fields: Any) -> Trajectory:
+    async def played(
+        *turns: Any, limits: EpisodeLimits | None = None, rules: EpisodeRules = PLAIN, **fields: Any
+    ) -> Trajectory:
         one = replace(task(), **fields)
-        return await play_with(pool, one, engine_for(pool, one, *turns), limits)
+        return await play_with(pool, one, engine_for(pool, one, *turns), limits, rules)
 
     return played
 
@@ -178,3 +187,69 @@ async def test_a_probe_sees_what_a_model_would_read_only_cut() -> None:
     assert "in the middle" not in trajectory.turns[0].results[-1].content
     [answer] = trajectory.probes
     assert probe.accepts(answer.content, is_error=answer.is_error)
+
+
+# --- rules of training episodes -----------------------------------------------------------------------------
+
+PYTHON = '<tool_call>\n{"name": "write", "arguments": {"text": True}}\n</tool_call>'
+TEACHING = EpisodeRules(has_hints=True, max_repeats=3)
+
+
+def read_by_the_model(turn: Turn) -> str:
+    return str(CHAT.decode(turn.new_ids))
+
+
+async def test_a_malformed_call_is_answered_with_what_to_write_by_the_rules_of_training(
+    played: Played,
+) -> None:
+    taught, plain = await played(raw(PYTHON), "done", rules=TEACHING), await played(raw(PYTHON), "done")
+    words = "`True` is not JSON: write `true`"
+    assert words in read_by_the_model(taught.turns[1])
+    assert words not in read_by_the_model(plain.turns[1])
+    assert "not valid JSON" in read_by_the_model(plain.turns[1])
+
+
+@pytest.mark.parametrize(
+    ("turns", "num_turns"),
+    [
+        ([raw(PYTHON)] * 8, 3),
+        ([[call("fail", how="model")]] * 8, 3),
+        ([[call("read")]] * 8, 5),
+        ([[call("read")], [call("fail", how="model")]] * 4, 6),
+    ],
+    ids=["malformed", "refused", "same result", "in turn"],
+)
+async def test_an_episode_that_repeats_itself_ends_early_as_a_failure_of_the_model(
+    played: Played, turns: list[Any], num_turns: int
+) -> None:
+    ended = await played(*turns, rules=TEACHING)
+    assert (ended.stop, len(ended.turns), ended.final_text) == (Stop.REPEATED, num_turns, "")
+    assert not ended.stop.is_infrastructure
+    assert not ended.stop.is_finished
+    plain = await played(*turns)
+    assert (plain.stop, len(plain.turns)) == (Stop.MAX_TURNS, 8)
+
+
+async def test_calls_whose_results_differ_end_nothing(played: Played) -> None:
+    both = [call("write", text="x"), call("read")]
+    trajectory = await played(*[both] * 7, "done", rules=TEACHING)
+    assert (trajectory.stop, len(trajectory.turns)) == (Stop.ANSWERED, 8)
+
+
+async def test_the_second_equal_result_says_that_it_is_equal_if_the_rules_ask_for_it(played: Played) -> None:
+    marking = EpisodeRules(max_repeats=3, marks_repeats=True)
+    turns = [[call("read")]] * 8
+    marked = await played(*turns, rules=marking)
+    assert [SAME_RESULT in result.content for _, result in marked.calls] == [False, True, True, True, True]
+    assert SAME_RESULT in read_by_the_model(marked.turns[2])
+    assert marked.stop is Stop.REPEATED
+    assert not any(SAME_RESULT in result.content for _, result in (await played(*turns)).calls)
+
+
+async def test_pythons_literals_are_read_as_jsons_if_the_rules_ask_for_it(played: Played) -> None:
+    mending = EpisodeRules(has_hints=True, mends_literals=True)
+    trajectory = await played(raw(PYTHON), "done", rules=mending)
+    [turn, _] = trajectory.turns
+    assert turn.parsed.is_mended
+    assert [(found.id, dict(found.arguments)) for found, _ in trajectory.calls] == [("0.0", {"text": True})]
+    assert turn.completion.token_ids == raw(PYTHON)

@@ -125,6 +125,6 @@ def demonstrating(recipe: Recipe) -> Recipe:
     return recipe.model_copy(
         update={
             "engine": recipe.engine.model_copy(update={"kind": "scripted"}),
-            "rollout": recipe.rollout.model_copy(update={"lockstep": False}),
+            "rollout": recipe.rollout.model_copy(update={"lockstep": False, "max_repeats": 0}),
         }
     )

@@ -28,6 +28,7 @@ from turnwise.planning import check_device_limits, with_engine_sizes
 from turnwise.protocols import BatchEngine, Engine, EngineDown, Toolbox, UserModel
 from turnwise.rewards import Rewards, parts_of
 from turnwise.rollout.collector import CollectionPlan, Collector, LeaseFailed, Slots
+from turnwise.rollout.conversation import PLAIN, EpisodeRules
 from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.rollout.lockstep import Lockstep
 from turnwise.runtime.devices import choose_device, ignored_variable
@@ -100,6 +101,7 @@ class Workbench:
         temperature: float | None = None,
         seed: int | None = None,
         num_given: Callable[[Task], int] = lambda task: 0,
+        is_evaluation: bool = False,
     ) -> Collector:
         """A collector of episodes; `num_given`: turns of a task's demonstration that they start with."""
         rollout = self.recipe.rollout
@@ -112,6 +114,7 @@ class Workbench:
             Sampling(temperature=chosen),
             self.user_model,
             lambda task: plan_completions(self.chat, task, num_given(task)),
+            rules_of(self.recipe, is_evaluation=is_evaluation),
         )
         plan = plan_of(self.recipe, group_size, seed)
         return Collector(playing, self._lease_with_room, self.rewards, plan, lockstep or self.slots.pace())
@@ -141,6 +144,14 @@ def chat_of(recipe: Recipe) -> RenderedChat:
 def limits_of(recipe: Recipe) -> EpisodeLimits:
     rollout = recipe.rollout
     return EpisodeLimits(rollout.tokens_per_turn, rollout.tokens_per_episode, rollout.seconds)
+
+
+def rules_of(recipe: Recipe, *, is_evaluation: bool = False) -> EpisodeRules:
+    """The rules of training episodes, or of evaluations: those are plain unless the recipe says otherwise."""
+    if is_evaluation and recipe.evaluation.plain:
+        return PLAIN
+    rollout = recipe.rollout
+    return EpisodeRules(rollout.hints, rollout.max_repeats, rollout.mark_repeats, recipe.tools.mend_arguments)
 
 
 def plan_of(recipe: Recipe, group_size: int | None = None, seed: int | None = None) -> CollectionPlan:

@@ -9,8 +9,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from turnwise.chat.mending import CLOSE as _CLOSE
+from turnwise.chat.mending import OPEN as _OPEN
+from turnwise.chat.mending import Mended, mend_calls
+from turnwise.runtime.lenient_json import NotReadable, sentence
 from turnwise.types import FormatError, FormatErrorKind, Parsed, ToolCall
 
 TAGS = (
@@ -28,7 +33,6 @@ TAGS = (
 MAX_DEPTH = 64
 """Nesting levels in a call: far below Python's recursion limit, so results never depend on the stack."""
 
-_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _MARKERS = re.compile(r"</?(?:tool_call|tool_response|think)>")
 _TAG_OPENER, _ESCAPED = re.compile(r"<(?=[^\s=\d])"), r"\\u003c"
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -63,6 +67,16 @@ _OPEN_THOUGHT = FormatError(
 _NO_OPENING = FormatError(FormatErrorKind.BAD_CALL, f"{_CLOSE} without {_OPEN} before it.")
 _NO_CLOSING = FormatError(FormatErrorKind.UNCLOSED, f"{_OPEN} was not closed with {_CLOSE}.")
 
+_MENDABLE = (
+    FormatErrorKind.BAD_JSON,
+    FormatErrorKind.UNCLOSED,
+    FormatErrorKind.BAD_CALL,
+    FormatErrorKind.ARGUMENTS_NOT_OBJECT,
+)
+"""Kinds of malformed calls; the messages of the other kinds say what to write."""
+_HINT_CHARS = 600
+"""Longer calls are not written out in a hint."""
+
 
 # --- reading ------------------------------------------------------------------------------------------------
 
@@ -78,8 +92,40 @@ def read_turn(text: str, *, starts_in_thought: bool = False, is_cut: bool = Fals
         error = problem.error
     if is_cut:
         error = TRUNCATED
+    elif error is not None:
+        error = _with_hint(error, text)
     calls = () if error else tuple(turn.calls)
     return Parsed("".join(turn.said).strip(), "\n".join(turn.thoughts).strip(), calls, error)
+
+
+def _with_hint(error: FormatError, text: str) -> FormatError:
+    """Add what to write instead, and the calls that were meant if only Python's literals are wrong."""
+    spoken = text.rpartition("</think>")[2]
+    marker = _MARKERS.search(spoken)
+    written = spoken[marker.start() :] if marker and marker.group() != _CLOSE else spoken
+    if error.kind not in _MENDABLE or error == _OPEN_THOUGHT or marker is None:
+        return replace(error, written=written)
+    try:
+        mended = mend_calls(written)
+        calls = _checked_calls(mended)
+    except NotReadable as problem:
+        return replace(error, hint=sentence(str(problem)), written=written)
+    except Malformed:  # mended JSON that no call may hold, such as half a character
+        return replace(error, written=written)
+    hint = "; ".join(mended.changes)
+    whole = " and ".join(_body(call) for call in calls)
+    if len(whole) <= _HINT_CHARS:
+        hint += f". The whole call: {whole}" if len(calls) == 1 else f". The calls: {whole}"
+    is_certain = mended.has_only_literals and bool(mended.changes)
+    return replace(error, hint=sentence(hint), written=written, mended=calls if is_certain else ())
+
+
+def _checked_calls(mended: Mended) -> tuple[ToolCall, ...]:
+    """Return the mended calls, written and read again. Raises Malformed if they cannot be read."""
+    meant = [ToolCall("", *check_call(value)) for value in mended.calls]
+    turn = _Turn(write_turn("", meant))
+    turn.read(starts_in_thought=False)
+    return tuple(turn.calls)
 
 
 class _Turn:
@@ -251,9 +297,12 @@ def write_turn(text: str, calls: Sequence[ToolCall], *, is_ascii: bool = False) 
 
 
 def write_call(call: ToolCall, *, is_ascii: bool = False) -> str:
-    body = json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=is_ascii)
     # A special token's text inside an argument would be encoded as that token, so its `<` is escaped.
-    return f"{_OPEN}\n{_TAG_OPENER.sub(_ESCAPED, body)}\n{_CLOSE}"
+    return f"{_OPEN}\n{_TAG_OPENER.sub(_ESCAPED, _body(call, is_ascii=is_ascii))}\n{_CLOSE}"
+
+
+def _body(call: ToolCall, *, is_ascii: bool = False) -> str:
+    return json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=is_ascii)
 
 
 def write_tools(tools: Sequence[dict[str, Any]]) -> str:

@@ -1,11 +1,13 @@
 """Parse sampled token ids into a turn, by the Hermes format or by a renderer's own parser."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from turnwise.chat import hermes
 from turnwise.chat.library import ToolCallParseStatus
 from turnwise.chat.templates import Wire
+from turnwise.runtime.lenient_json import hint_for
 from turnwise.types import FormatError, FormatErrorKind, Parsed, ToolCall
 
 _TAIL_TOKENS = 16
@@ -63,9 +65,13 @@ class LibraryReader:
             calls = tuple(_checked(number, call) for number, call in enumerate(found.tool_calls))
             error = _verdict(found, calls)
         except hermes.Malformed as problem:
-            error = problem.error
+            refused = [call for call in found.tool_calls if isinstance(call.arguments, str)]
+            hint = hint_for(refused[0].arguments) if refused else ""
+            error = replace(problem.error, hint=hint)
         if is_cut:
             error = hermes.TRUNCATED
+        if error is not None:
+            error = replace(error, written="\n".join(call.raw for call in found.tool_calls))
         text, thought = found.content or "", found.reasoning_content or ""
         return Parsed(text.strip(), thought.strip(), () if error else calls, error)
 

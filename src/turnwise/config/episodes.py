@@ -115,7 +115,7 @@ class ToolsConfig(BaseModel):
     """Maximum tokens of one tool result or observation; a longer one is cut in the middle, with a marker."""
     mend_arguments: bool = True
     """Whether an argument name that can only mean one parameter (`ticker` for `symbol`) is corrected before
-    the call; false: the model gets the error of the schema."""
+    the call, and Python's True, False and None are read as JSON's; false: the model gets the error."""
     cassette: Path | None = None
     """Path of the recorded calls; unset: no recording."""
     cassette_mode: Literal["record", "replay", "replay_or_call"] = "record"
@@ -219,6 +219,14 @@ class RolloutConfig(BaseModel):
     """Whether another task is drawn for a group whose members all have the same reward."""
     max_draws: float = Field(default=2.0, ge=1)
     """Maximum tasks drawn in a step with dynamic_sampling, as a multiple of run.tasks_per_step."""
+    hints: bool = True
+    """Whether a malformed turn or refused arguments are answered with what to write, in addition to what is
+    wrong."""
+    max_repeats: int = Field(default=3, ge=0)
+    """Equal malformed turns, or equal calls that fail equally, in a row or in turn, that end an episode.
+    Calls that succeed with equal results may be polls and take two turns more. 0: repeating ends nothing."""
+    mark_repeats: bool = False
+    """Whether a result says that the same call gave the same result before."""
     lockstep: bool = False
     """All episodes advance turn by turn, so that a run is reproducible bit for bit on a CPU, also when
     resumed; tools and sampling then do not overlap."""

@@ -71,6 +71,9 @@ class EvaluationConfig(BaseModel):
     """Episodes per task."""
     temperature: Temperature = 1.0
     """Sampling temperature; 1: the policy as it is trained; 0: greedy."""
+    plain: bool = True
+    """Whether evaluations play without rollout.hints, max_repeats and mark_repeats and read no Python
+    literals as JSON, so that their figures do not depend on these."""
     before_and_after: bool = True
     """Whether the held-out tasks are played before the first step and after the last."""
 

@@ -22,6 +22,7 @@ class EpisodeFailure(StrEnum):
     WRONG_CALL = "made only calls that failed"
     CUT_TURN = "was cut off at rollout.tokens_per_turn"
     CUT_EPISODE = "was cut off at rollout.tokens_per_episode"
+    REPEATED = "repeated itself"
     OUT_OF_TURNS = "used up its turns without an answer"
     WRONG_ANSWER = "called tools and answered wrongly"
     NOT_SOLVED = "was ended by the environment without success"
@@ -65,6 +66,9 @@ class FirstEpisodes:
             EpisodeFailure.CUT_EPISODE: "raise rollout.tokens_per_episode (now "
             f"{rollout.tokens_per_episode}), or lower tools.max_result_tokens (now "
             f"{recipe.tools.max_result_tokens})",
+            EpisodeFailure.REPEATED: "read in `turnwise view` what it repeats: does a result say what to "
+            "do next, is a tool missing? If one is polled, raise rollout.max_repeats (now "
+            f"{rollout.max_repeats})",
             EpisodeFailure.OUT_OF_TURNS: "raise the tasks' max_turns",
             EpisodeFailure.WRONG_ANSWER: "compare some answers with the tasks' truth in `turnwise view`; add "
             "easier tasks, or a reward for parts of the way",
@@ -102,10 +106,14 @@ def _late_failure(trajectory: Trajectory) -> EpisodeFailure:
         Stop.TRUNCATED: EpisodeFailure.CUT_TURN,
         Stop.CONTEXT_FULL: EpisodeFailure.CUT_EPISODE,
         Stop.MAX_TURNS: EpisodeFailure.OUT_OF_TURNS,
+        Stop.REPEATED: EpisodeFailure.REPEATED,
         Stop.ENDED: EpisodeFailure.NOT_SOLVED,
     }.get(trajectory.stop, EpisodeFailure.WRONG_ANSWER)
 
 
 def _plural(failure: EpisodeFailure, count: int) -> str:
     words = str(failure)
-    return words if count == 1 else words.replace("was ", "were ").replace("its turns", "their turns")
+    if count > 1:
+        for one, several in (("was ", "were "), ("its turns", "their turns"), ("itself", "themselves")):
+            words = words.replace(one, several)
+    return words

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnwise.protocols import EngineDown
+from turnwise.runtime.lenient_json import hint_for
 from turnwise.types import Finish, FormatError, FormatErrorKind, Parsed, Tool, ToolCall
 
 
@@ -71,11 +72,11 @@ def _parse(
         try:
             value = json.loads(arguments or "{}")
         except (ValueError, RecursionError):
-            error = FormatError(FormatErrorKind.BAD_JSON, f"the arguments of {name} are not valid JSON")
-            return Parsed(text, reasoning, (), error)
+            kind, words = FormatErrorKind.BAD_JSON, f"the arguments of {name} are not valid JSON"
+            return Parsed(text, reasoning, (), FormatError(kind, words, hint_for(arguments), arguments))
         if not isinstance(value, dict):
-            kind = FormatErrorKind.ARGUMENTS_NOT_OBJECT
-            return Parsed(text, reasoning, (), FormatError(kind, f"the arguments of {name} are no object"))
+            kind, words = FormatErrorKind.ARGUMENTS_NOT_OBJECT, f"the arguments of {name} are no object"
+            return Parsed(text, reasoning, (), FormatError(kind, words, hint_for(arguments), arguments))
         calls.append(ToolCall(identity, names.get(name, name), value))
     if not calls and not text.strip():
         return Parsed(text, reasoning, (), FormatError(FormatErrorKind.EMPTY, "the reply is empty"))

@@ -111,10 +111,11 @@ class LeasedEnvironment:
         try:
             return replace(call, arguments=self._as_checker(tool).check(call.arguments).arguments)
         except BadArguments as error:
-            return self._refused(call, Cause.BAD_ARGUMENTS, str(error))
+            return self._refused(call, Cause.BAD_ARGUMENTS, str(error), error.hint)
 
-    def _refused(self, call: ToolCall, cause: Cause, message: str) -> ToolResult:
-        return ToolResult(call.id, self._readable(f"error: {message}"), cause, seconds=0.0)
+    def _refused(self, call: ToolCall, cause: Cause, message: str, hint: str = "") -> ToolResult:
+        text = self._readable(f"error: {message}")
+        return ToolResult(call.id, text, cause, seconds=0.0, hint=self._readability.hint(hint))
 
     def _unknown(self, name: str) -> str:
         if not self._tools:

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from turnwise.assembly.task_requirements import require_playable
-from turnwise.assembly.workbench import Workbench, limits_of, open_workbench, plan_of
+from turnwise.assembly.workbench import Workbench, limits_of, open_workbench, plan_of, rules_of
 from turnwise.config import Recipe
 from turnwise.config.sampling import check_temperature
 from turnwise.distributed import ALONE, Ranks, is_first
@@ -25,6 +25,7 @@ from turnwise.rollout.collector import Collector, Progress
 from turnwise.rollout.display import print_episode
 from turnwise.rollout.endpoint import endpoint_player
 from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share, total_progress
+from turnwise.rollout.repetition import repeats_itself
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.runtime.environment import environment
 from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
@@ -92,6 +93,9 @@ def _played_lines(played: Sequence[StoredEpisode], progress: Progress, seconds: 
         success = fmean(succeeded(episode.trajectory, episode.reward) for episode in played)
         reward = fmean(episode.reward.total for episode in played)
         yield f"success {success:.3f} by the tasks' ground truth, mean reward {reward:+.3f}"
+        num_repeating = sum(repeats_itself(episode.trajectory) for episode in played)
+        if num_repeating:
+            yield f"{num_repeating} of {len(played)} episodes repeat themselves"
     stops = Counter(episode.trajectory.stop.value for episode in played)
     yield f"stops: {', '.join(f'{stop} {num}' for stop, num in stops.most_common()) or 'none'}"
     faults = Counter(result.fault for episode in played for _, result in episode.trajectory.calls)
@@ -213,7 +217,7 @@ async def _collector(
     bench: Workbench, num_samples: int, temperature: float, endpoint: str, model: str
 ) -> AsyncIterator[Collector]:
     if not endpoint:
-        yield bench.collector(group_size=num_samples, temperature=temperature)
+        yield bench.collector(group_size=num_samples, temperature=temperature, is_evaluation=True)
         return
     remote = engine_class("openai")(endpoint, model, key=environment().get("OPENAI_API_KEY", "").strip())
     try:
@@ -223,6 +227,7 @@ async def _collector(
             temperature,
             bench.recipe.model.system_prompt,
             bench.user_model,
+            rules_of(bench.recipe, is_evaluation=True),
         )
         yield Collector(playing, bench.lease, bench.rewards, plan_of(bench.recipe, num_samples))
     finally:

@@ -142,7 +142,7 @@ def print_report(report: EvaluationReport, *, as_json: bool = False, console: Co
     size = f"{overall.num_tasks} tasks × {report.num_samples}"
     title = f"{report.model}: {size}, temperature {report.temperature:g}"
     passes = (f"pass@{ks[-1]}", f"pass^{ks[-1]}")
-    headers = ("", "tasks", "success (95%)", *passes, "turns", "tokens", "bad calls", "bad form")
+    headers = ("", "tasks", "success (95%)", *passes, "turns", "tokens", "bad calls", "bad form", "repeating")
     rows = {"all": overall}
     rows |= summarise_by(by_difficulty, report.episodes, ks=ks)
     rows |= summarise_by(by_family, report.episodes, ks=ks)
@@ -236,6 +236,7 @@ def _cells(summary: Summary, k: int) -> list[str]:
         f"{summary.tokens.value:.0f}",
         f"{summary.tool_error_rate:.0%}",
         f"{summary.format_error_rate:.0%}",
+        f"{summary.repeating_share:.0%}",
     ]
 
 

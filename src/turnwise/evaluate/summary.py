@@ -14,6 +14,7 @@ from turnwise.evaluate.statistics import (
     success_rate,
 )
 from turnwise.rewards.outcome import is_decidable, successes_of
+from turnwise.rollout.repetition import repeats_itself
 from turnwise.types import Fault, Trajectory
 
 
@@ -36,6 +37,8 @@ class EvaluatedEpisode:
     """Read by the model: the whole prompt counts again in every turn, as providers bill it."""
     messages: tuple[bool, ...] = ()
     """Whether each user message of a conversation succeeded; empty for a task with one message."""
+    is_repeating: bool = False
+    """Whether it repeats itself: in training, `rollout.max_repeats` would have ended it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class Summary:
     """Failed calls over calls; 0 if there were no calls."""
     format_error_rate: float
     """Turns with a format error over turns."""
+    repeating_share: float
+    """Episodes that repeat themselves over episodes."""
 
 
 def record(trajectory: Trajectory, *, is_success: bool) -> EvaluatedEpisode:
@@ -69,6 +74,7 @@ def record(trajectory: Trajectory, *, is_success: bool) -> EvaluatedEpisode:
         num_format_errors=sum(turn.parsed.error is not None for turn in trajectory.turns),
         num_prompt_tokens=_num_prompt_tokens(trajectory),
         messages=message_successes(trajectory),
+        is_repeating=repeats_itself(trajectory),
     )
 
 
@@ -109,6 +115,7 @@ def summarise(
         tokens=_mean_over_tasks(episodes, lambda episode: episode.num_tokens, confidence),
         tool_error_rate=num_failed_calls / num_calls if num_calls else 0.0,
         format_error_rate=num_format_errors / num_turns if num_turns else 0.0,
+        repeating_share=fmean(episode.is_repeating for episode in episodes),
     )
 
 

@@ -48,7 +48,7 @@ class ArgumentNames:
         self.known = tuple(properties) if isinstance(properties, Mapping) else ()
         self._known = frozenset(self.known)
         listed = required if isinstance(required, list | tuple) else ()
-        self._required = tuple(name for name in listed if isinstance(name, str))
+        self.required = tuple(name for name in listed if isinstance(name, str))
         # Absent counts as false: servers leave it out, and ignore or refuse unknown names.
         takes_any = schema.get("additionalProperties", False) is not False
         takes_more = schema.get("unevaluatedProperties", False) is not False
@@ -59,7 +59,7 @@ class ArgumentNames:
         return [name for name in arguments if name not in self._known] if self._is_closed else []
 
     def missing(self, arguments: Mapping[str, Any]) -> list[str]:
-        return [name for name in self._required if name not in arguments]
+        return [name for name in self.required if name not in arguments]
 
     def nearest(self, name: str) -> str | None:
         """Return the parameter that a name probably means: a synonym, else a similar spelling, else None."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from turnwise.mcp.argument_hints import hint_for
 from turnwise.mcp.argument_names import ArgumentNames
 from turnwise.mcp.schemas import Schema
 
@@ -18,6 +19,11 @@ _MAX_DEPTH = 100
 
 class BadArguments(ValueError):
     """The arguments do not fit the schema; the message is for the model."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        """hint: what to write instead."""
+        super().__init__(message)
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class ArgumentChecker:
         self._is_mending = is_mending
         self._may_guess = may_guess
         self._schema = Schema(tool, schema)
+        self._declared = schema
 
     def check(self, given: Mapping[str, Any]) -> Checked:
         error = _unsendable(given)
@@ -50,7 +57,8 @@ class ArgumentChecker:
         arguments, repairs = self._mended(given)
         error = self._first_error(arguments)
         if error is not None:
-            raise BadArguments(f"bad arguments for {self._tool}: {error}")
+            hint = hint_for(arguments, self._declared, self._schema.first_error)
+            raise BadArguments(f"bad arguments for {self._tool}: {error}", hint)
         return Checked(arguments, repairs)
 
     def _mended(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -41,6 +41,11 @@ class Readability:
     def of(self, text: str, max_tokens: int | None = None) -> str:
         return cut(text, self.max_tokens if max_tokens is None else max_tokens, self.count_tokens)
 
+    def hint(self, text: str) -> str:
+        """The text; empty if it is too long, since half a hint misleads."""
+        clean = self.sanitiser.clean(text)
+        return clean if self.of(clean) == clean else ""
+
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
@@ -145,13 +150,13 @@ class LeasedToolbox:
         try:
             checked = self._checkers[tool.name].check(call.arguments)
         except BadArguments as error:
-            return self._refuse(call, Cause.BAD_ARGUMENTS, str(error))
+            return self._refuse(call, Cause.BAD_ARGUMENTS, str(error), error.hint)
         key, index = self._history.place(tool, checked.arguments)
         return _Placed(call, tool, checked, key, index)
 
-    def _refuse(self, call: ToolCall, cause: Cause, message: str) -> ToolResult:
-        text = self._readability.sanitiser.clean(f"error: {message}")
-        return ToolResult(call.id, self._readability.of(text), cause, seconds=0.0)
+    def _refuse(self, call: ToolCall, cause: Cause, message: str, hint: str = "") -> ToolResult:
+        text = self._readability.of(self._readability.sanitiser.clean(f"error: {message}"))
+        return ToolResult(call.id, text, cause, seconds=0.0, hint=self._readability.hint(hint))
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name[:200], self._tools, n=1)

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from turnwise.protocols import PROBE_TOKENS, Toolbox, UserModel
+from turnwise.rollout.repetition import SAME_RESULT, find_repetition, is_known
 from turnwise.tasks.user_side import UserMessage, UserSide, shown_reply
 from turnwise.types import (
     Cause,
@@ -20,6 +21,26 @@ from turnwise.types import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class EpisodeRules:
+    """What an episode tells the model about its mistakes, and which ones it mends or ends at.
+
+    As they are here, the plain rules of evaluations: each mistake is reported, and nothing else happens.
+    """
+
+    has_hints: bool = False
+    """Whether a malformed turn or a refused call is answered with what to write, too."""
+    max_repeats: int = 0
+    """Equal failing turns that end the episode, see `find_repetition`; 0: never."""
+    marks_repeats: bool = False
+    """Whether a result says that the same call gave it before."""
+    mends_literals: bool = False
+    """Whether a turn in which only Python's True, False and None are wrong is read as its calls."""
+
+
+PLAIN = EpisodeRules()
+
+
 class Conversation:
     """The turns of an episode so far. Players add turns; `advance` carries out the last one."""
 
@@ -31,6 +52,7 @@ class Conversation:
         episode_id: str,
         seed: int = 0,
         user_model: UserModel | None = None,
+        rules: EpisodeRules = PLAIN,
     ) -> None:
         """user_model: plays the user of a task with a `ModelUser`."""
         self.task = task
@@ -45,6 +67,7 @@ class Conversation:
         """What the environment said as it ended the episode."""
         self._user = UserSide(task, toolbox.tools)
         self._user_model = user_model
+        self._rules = rules
 
     @property
     def message(self) -> int:
@@ -71,7 +94,8 @@ class Conversation:
             self.last_reply = said.text if said is not None else ""
             return Stop.ENDED
         if ending is None or said is None:
-            return ending or said
+            is_over = ending is None and said is None and self._is_repeating()
+            return Stop.REPEATED if is_over else ending or said
         if not await self.probe(message):
             return Stop.TOOL_DOWN
         self.endings.append(ending)
@@ -112,16 +136,45 @@ class Conversation:
 
     async def _execute_calls(self, turn: Turn) -> tuple[Turn, Stop | None]:
         """Make the calls of a turn; a Stop means that the episode ends with this turn."""
+        turn = self._read_again(turn)
         parsed = turn.parsed
         if parsed.error is not None and parsed.error.kind is FormatErrorKind.TRUNCATED:
             return turn, Stop.TRUNCATED
         if parsed.error is not None or not parsed.calls:
             return turn, None
         started = time.perf_counter()
-        results = tuple(await self._call(parsed.calls))
+        results = tuple(map(self._taught, parsed.calls, await self._call(parsed.calls)))
         acted = replace(turn, results=results, tool_seconds=time.perf_counter() - started)
         is_down = any(result.fault is Fault.INFRA for result in results)
         return acted, Stop.TOOL_DOWN if is_down else None
+
+    def _is_repeating(self) -> bool:
+        most = self._rules.max_repeats
+        return most > 0 and find_repetition(self.turns, most) is not None
+
+    def _read_again(self, turn: Turn) -> Turn:
+        """Return a malformed turn with its calls mended, or with what to write in the message."""
+        parsed, error = turn.parsed, turn.parsed.error
+        if error is None:
+            return turn
+        if self._rules.mends_literals and error.mended:
+            number = len(self.turns) - 1
+            calls = tuple(replace(call, id=f"{number}.{n}") for n, call in enumerate(error.mended))
+            return replace(turn, parsed=replace(parsed, calls=calls, error=None, is_mended=True))
+        if self._rules.has_hints and error.hint:
+            told = replace(error, message=f"{error.message} {error.hint}", hint="")
+            return replace(turn, parsed=replace(parsed, error=told))
+        return turn
+
+    def _taught(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Return the result as the model reads it: with what to write, and whether it was read before."""
+        content = result.content
+        if self._rules.has_hints and result.hint:
+            content = f"{content}\n{result.hint}"
+        told = replace(result, content=content)
+        if self._rules.marks_repeats and is_known(call, told, self.turns[:-1]):
+            return replace(told, content=f"{content}\n{SAME_RESULT}")
+        return told
 
     async def _call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Make calls; one to a tool that is leased but not offered now is refused like any unknown tool."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from turnwise.engines.openai import ChatMessage, OpenAIEndpoint
 from turnwise.protocols import Toolbox, UserModel
-from turnwise.rollout.conversation import Conversation
+from turnwise.rollout.conversation import PLAIN, Conversation, EpisodeRules
 from turnwise.rollout.episode import EpisodeLimits, finish_episode, turn_seed, with_call_ids
 from turnwise.types import Completion, Stop, Task, Trajectory, Turn
 
@@ -21,11 +21,14 @@ def endpoint_player(
     temperature: float,
     system_prompt: str,
     user_model: UserModel | None = None,
+    rules: EpisodeRules = PLAIN,
 ) -> Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]:
     """A player for a Collector that samples from the endpoint."""
 
     async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
-        conversation = Conversation(task, toolbox, episode_id=episode_id, seed=seed, user_model=user_model)
+        conversation = Conversation(
+            task, toolbox, episode_id=episode_id, seed=seed, user_model=user_model, rules=rules
+        )
         return await finish_episode(
             _play_turns(conversation, endpoint, seed, limits, temperature, system_prompt),
             conversation,
@@ -71,6 +74,7 @@ async def _play_turns(
         reached = await conversation.advance()
         if isinstance(reached, Stop):
             return reached
+        parsed = turns[-1].parsed  # as it was carried out: mended, or with a hint
         messages.append(ChatMessage("assistant", parsed.text, parsed.calls))
         if parsed.error is not None:
             messages.append(ChatMessage("user", f"error: {parsed.error.message}"))

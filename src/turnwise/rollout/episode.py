@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from turnwise.protocols import Chat, Engine, EngineDown, EnvironmentDown, Toolbox, UserDown, UserModel
-from turnwise.rollout.conversation import Conversation
+from turnwise.rollout.conversation import PLAIN, Conversation, EpisodeRules
 from turnwise.tasks.user_side import UserMessage
 from turnwise.types import Completion, Finish, Parsed, Sampling, ServerLoss, Stop, Task, Trajectory, Turn
 
@@ -34,13 +34,16 @@ async def play(
     sampling: Sampling,
     user_model: UserModel | None = None,
     given: Sequence[Sequence[int]] = (),
+    rules: EpisodeRules = PLAIN,
 ) -> Trajectory:
     """Render → complete → parse → call → observe, until the last answer, a limit or an infrastructure fault.
 
     `given`: completions of the demonstration's first turns. They are played for the model, with real calls.
     Cancellation is raised; every other outcome is a `Stop`.
     """
-    conversation = Conversation(task, toolbox, episode_id=episode_id, seed=seed, user_model=user_model)
+    conversation = Conversation(
+        task, toolbox, episode_id=episode_id, seed=seed, user_model=user_model, rules=rules
+    )
     return await finish_episode(
         _play_turns(conversation, engine, chat, seed, limits, sampling, given),
         conversation,
@@ -102,8 +105,9 @@ def player(
     sampling: Sampling,
     user_model: UserModel | None = None,
     given: Callable[[Task], Sequence[Sequence[int]]] = lambda task: (),
+    rules: EpisodeRules = PLAIN,
 ) -> Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]:
-    """A player for a Collector: `play` with engine, chat, limits, sampling and user model bound.
+    """A player for a Collector: `play` with all but the task, its tools, the id and the seed bound.
 
     `given`: completions of its demonstration's first turns, which an episode of the task starts with.
     """
@@ -120,6 +124,7 @@ def player(
             sampling=sampling,
             user_model=user_model,
             given=given(task),
+            rules=rules,
         )
 
     return play_one

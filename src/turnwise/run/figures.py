@@ -11,6 +11,7 @@ from turnwise.evaluate.summary import by_family, by_message, message_successes, 
 from turnwise.mcp.gate import Breaker
 from turnwise.rewards import reached_goal, succeeded
 from turnwise.rollout.collector import Progress
+from turnwise.rollout.repetition import repeats_itself
 from turnwise.types import Fault, Group, Reward, Stop, Trajectory
 
 _BY_MESSAGE = "success_by_message"
@@ -115,9 +116,11 @@ def _behaviour(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         "tools/calls": len(calls) / len(trajectories),
         "tools/error_rate": _share([result.fault is Fault.MODEL for result in calls]),
         "tools/repaired_rate": _share([bool(result.repairs) for result in calls]),
+        "tools/mended_turns": float(sum(turn.parsed.is_mended for turn in turns)),
         "tools/seconds": _mean([result.seconds for result in calls]),
         "format/error_rate": _share([turn.parsed.error is not None for turn in turns]),
         "truncation/rate": _share(is_cut),
+        "episodes/repeating_share": _share([repeats_itself(trajectory) for trajectory in trajectories]),
         "episodes/answered": _share([trajectory.stop.is_finished for trajectory in trajectories]),
         "episodes/out_of_turns": _share([trajectory.stop is Stop.MAX_TURNS for trajectory in trajectories]),
     }
@@ -151,6 +154,7 @@ def evaluation_figures(report: EvaluationReport) -> dict[str, float]:
         "tokens": overall.tokens.value,
         "tool_error_rate": overall.tool_error_rate,
         "format_error_rate": overall.format_error_rate,
+        "repeating_share": overall.repeating_share,
     }
     if overall.success.low is not None and overall.success.high is not None:
         figures |= {"success_low": overall.success.low, "success_high": overall.success.high}

@@ -145,7 +145,8 @@ def _tools(figures: Figures) -> str:
         return "-"
     return (
         f"{figures['tools/calls']:.1f} calls an episode, {figures['tools/error_rate']:.0%} failed, "
-        f"{figures['tools/seconds'] * 1000:.0f} ms each"
+        f"{figures['tools/seconds'] * 1000:.0f} ms each, "
+        f"{figures.get('episodes/repeating_share', 0.0):.0%} of the episodes repeat themselves"
     )
 
 

@@ -109,10 +109,10 @@ class Screen:
             del self._last_alarms[name]
 
     def measured(self, what: str, report: EvaluationReport) -> None:
-        success = summarise(report.episodes).success
+        overall = summarise(report.episodes)
         self.say(
-            f"{what}: success {_with_interval(success)} over {len(report.episodes)} episodes "
-            f"in {report.seconds:.0f} s",
+            f"{what}: success {_with_interval(overall.success)} over {len(report.episodes)} episodes "
+            f"in {report.seconds:.0f} s, {overall.repeating_share:.0%} repeat themselves",
             "bold",
             is_shown=self.shows_measurements,
         )
@@ -163,6 +163,7 @@ def step_line(step: int, num_steps: int, figures: Figures, num_epochs: int | Non
         *(f"{name} {figures[name]:.1e}" for name in ("kl/sampler", "kl/reference") if name in figures),
         f"entropy {figures.get('entropy/mean', 0.0):.3f}",
         f"grad {figures.get('gradient/norm', 0.0):.2f}",
+        f"repeating {figures.get('episodes/repeating_share', 0.0):.2f}",
         f"flat {figures.get('groups/zero_variance_fraction', 0.0):.2f}",
         f"{seconds[0]:.1f} s played, {seconds[1]:.1f} s learned",
     ]

@@ -260,8 +260,13 @@ class TrainingRun:
             return progress, {}
         out = self.folder.evaluations / f"step-{progress.next_step:06d}.json"
         report = await self._measure(file, out, "the validation tasks", "validation", progress.next_step)
-        success = summarise(report.episodes).success.value
-        figures = {"validation/success": success, "time/validation_seconds": report.seconds}
+        overall = summarise(report.episodes)
+        success = overall.success.value
+        figures = {
+            "validation/success": success,
+            "validation/repeating_share": overall.repeating_share,
+            "time/validation_seconds": report.seconds,
+        }
         self.folder.log(progress.next_step - 1, "validation", figures)
         return progress.with_success(success), figures
 
@@ -270,7 +275,10 @@ class TrainingRun:
         settings = self.recipe.evaluation
         tasks = across_families(load(file), settings.num_tasks)
         collector = self.bench.collector(
-            group_size=settings.num_samples, temperature=settings.temperature, seed=self.recipe.seed
+            group_size=settings.num_samples,
+            temperature=settings.temperature,
+            seed=self.recipe.seed,
+            is_evaluation=True,
         )
         trackers, played = self.folder.trackers, list[Group]()
 

@@ -67,6 +67,8 @@ class FormatError:
     """What to write instead, or where reading stopped; told to the model if `rollout.hints` is on."""
     written: str = ""
     """The malformed part of the turn, without what the model thought or said before it."""
+    mended: tuple[ToolCall, ...] = ()
+    """The calls that were meant, if Python's True, False and None are all that is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ class Parsed:
     reasoning: str = ""
     calls: tuple[ToolCall, ...] = ()
     error: FormatError | None = None
+    is_mended: bool = False
+    """Whether Python's literals in the calls were read as JSON's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,7 @@ class Turn:
 
 
 class Stop(StrEnum):
-    """Why an episode ended. The first seven are scored; the rest is infrastructure.
+    """Why an episode ended. The first eight are scored; the rest is infrastructure.
 
     Wall time counts as infrastructure because it measures the machine: a slow moment must never become a
     reward. Turns and tokens, which the model can waste, have limits of their own.
@@ -129,6 +133,8 @@ class Stop(StrEnum):
     """The user that a model plays ended the conversation; the model's last text is its answer."""
     MAX_TURNS = "max_turns"
     """The task's turns are used up."""
+    REPEATED = "repeated"
+    """The model repeated itself: see `rollout.max_repeats`."""
     TRUNCATED = "truncated"
     """A turn reached `rollout.tokens_per_turn`."""
     CONTEXT_FULL = "context_full"

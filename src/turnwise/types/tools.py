@@ -113,6 +113,8 @@ class ToolResult:
     repairs: tuple[str, ...] = ()
     """Argument names repaired before the call, as `given->used`."""
     is_replayed: bool = False
+    hint: str = ""
+    """What to write instead of refused arguments; in `content` too if the episode tells the model."""
 
     @property
     def is_error(self) -> bool:

@@ -3,6 +3,8 @@
 export const OVERVIEW = [
   { key: "success", title: "Success", names: ["success/rate", "validation/success", "heldout/success"],
     note: "Share of episodes that did everything their task asks: in training, and on tasks never trained on." },
+  { key: "repeating", title: "Repeating episodes", names: ["episodes/repeating_share", "validation/repeating_share"],
+    note: "Share of episodes that write the same malformed turn, or make the same calls with the same results, again and again; training ends them as failures (rollout.max_repeats)." },
   { key: "families", title: "Success by family", names: ["success/*"],
     note: "The same share for each family of tasks; the one that stays low is what the policy cannot do yet." },
   { key: "messages", title: "Success by message", names: ["success_by_message/*"],
@@ -95,5 +97,5 @@ const SHARES = ["tokens/alignment", "gpu/utilization", "episodes/answered", "epi
 
 // Whether a figure is a share from 0 to 1, which is shown in percent.
 export function isShare(name) {
-  return SHARES.includes(name) || /^success(_by_message)?\/|(\/|_)(rate|fraction)$/.test(name) && name !== "learning_rate";
+  return SHARES.includes(name) || /^success(_by_message)?\/|(\/|_)(rate|fraction|share)$/.test(name) && name !== "learning_rate";
 }

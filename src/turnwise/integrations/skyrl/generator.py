@@ -106,6 +106,7 @@ class TurnwiseGenerator(GeneratorInterface):
                     top_p=params.get("top_p", 1.0),
                     seed=seed,
                     policy_version=self._policy_version(),
+                    is_evaluation=metadata is not None and not is_training,
                 ),
                 tuple(places[key]),
             )

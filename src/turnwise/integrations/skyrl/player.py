@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from turnwise.assembly.workbench import Workbench, limits_of, open_workbench, plan_of
+from turnwise.assembly.workbench import Workbench, limits_of, open_workbench, plan_of, rules_of
 from turnwise.config import Recipe
 from turnwise.integrations.skyrl.engine import SessionEngine
 from turnwise.protocols import Toolbox
@@ -35,6 +35,8 @@ class Order:
     top_p: float
     seed: int
     policy_version: int
+    is_evaluation: bool = False
+    """Whether it is played by the rules of evaluations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ class Player:
                     limits=limits,
                     sampling=sampling,
                     user_model=bench.user_model,
+                    rules=rules_of(self._recipe, is_evaluation=order.is_evaluation),
                 )
             finally:
                 await engine.finish()

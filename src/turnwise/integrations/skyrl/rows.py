@@ -11,6 +11,7 @@ _STOP_REASONS = {
     Stop.ENDED_BY_CALL: "stop",
     Stop.ENDED_BY_USER: "stop",
     Stop.MAX_TURNS: "stop",
+    Stop.REPEATED: "stop",
     Stop.TRUNCATED: "length",
     Stop.CONTEXT_FULL: "length",
 }

@@ -35,7 +35,11 @@ READ_BY_EPISODES = (
     "rollout.num_parallel_episodes",
     "rollout.tokens_per_turn",
     "rollout.seconds",
+    "rollout.hints",
+    "rollout.max_repeats",
+    "rollout.mark_repeats",
     "evaluation.num_tasks",
+    "evaluation.plain",
     "skyrl.num_players",
     "algorithm.preset",
 )
