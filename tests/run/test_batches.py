@@ -1,8 +1,10 @@
 """A step's batch: drawn by the curriculum, in draw order, refilled, and never collected too far ahead."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,9 +17,9 @@ from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector
 from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.run.batches import Batches, CollectedBatch, num_replaced
-from turnwise.tasks.curriculum import CurriculumState, Schedule, draw
+from turnwise.tasks.curriculum import CurriculumState, Schedule, draw, state_of
 from turnwise.tasks.plan_starts import PlanStarts
-from turnwise.types import Difficulty, Reward, Sampling, Task, Trajectory
+from turnwise.types import Difficulty, Reward, Sampling, Task, Trajectory, Truth
 
 CHAT = small_chat()
 LEVELS = (Difficulty.EASY, Difficulty.MEDIUM)
@@ -42,7 +44,7 @@ def recipe(curriculum: dict[str, Any] | None = None, **run: Any) -> Recipe:
         "run": run,
         "rollout": {"group_size": 2, **rollout},
         "tools": tools,
-        "curriculum": curriculum or {},
+        "curriculum": curriculum or {"kind": "uniform"},
     }
     return Recipe.model_validate(sections)
 
@@ -176,6 +178,57 @@ async def test_the_curriculum_sees_each_batch_before_the_next_is_drawn() -> None
     first, second = ({name[0] for name in step} for step in drawn)
     assert first == {"e"}
     assert "m" in second, "eight successes at easy, a step's episodes, promote"
+
+
+LEARNABILITY = {"kind": "learnability"}
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_outcomes_of_all_batches_reach_the_record_and_later_draws_avoid_what_is_mastered(
+    mode: str,
+) -> None:
+    tasks = [task(f"{family}{n}", family=family) for family in ("open", "mastered") for n in range(40)]
+
+    class ByFamily:
+        """Tasks of one family succeed in every other episode, those of the other always."""
+
+        async def score(self, trajectory: Trajectory) -> Reward:
+            member = int(trajectory.episode_id.rpartition("/")[2].partition(".")[0])
+            total = 1.0 if trajectory.task.family == "mastered" else float(member % 2)
+            return Reward(total, {"outcome": total})
+
+    settings = recipe(LEARNABILITY, tasks_per_step=8, mode=mode, dynamic_sampling=False)
+    batches = await collect(
+        [replace(one, truth=Truth()) for one in tasks], settings, range(6), rewards=ByFamily()
+    )
+    record = batches[-1].curriculum.record
+    assert set(record) == {name for step in played_ids(batches) for name in step}, "every played group"
+    for name, outcomes in record.items():
+        assert [outcome.num_successes for outcome in outcomes] == [1 if "open" in name else 2] * len(outcomes)
+    late = [name for step in played_ids(batches)[3:] for name in step]
+    assert sum("open" in name for name in late) / len(late) > 0.7
+    assert any("mastered" in name for name in late), "some of the mastered family are checked"
+    assert all(len(batch.predicted) == len(batch.played) for batch in batches)
+
+
+async def test_a_resumed_draw_by_learnability_continues_exactly() -> None:
+    tasks = numbered(30)
+    teaching = {one.id for one in tasks if int(one.id) % 3 == 0}
+    settings = recipe(LEARNABILITY, tasks_per_step=4, max_draws=3.0)
+    batches = await collect(
+        tasks, settings, range(4), rewards=ByMember(teaching), state=CurriculumState(seed=5)
+    )
+    restored = state_of(json.loads(json.dumps(batches[1].curriculum.as_json())))
+    resumed = await collect(tasks, settings, range(2, 4), rewards=ByMember(teaching), state=restored)
+    assert played_ids(resumed) == played_ids(batches)[2:]
+    assert resumed[-1].curriculum == batches[-1].curriculum
+
+
+async def test_concurrent_batches_by_learnability_share_no_task_and_learn_of_those_before() -> None:
+    tasks, settings = numbered(24), recipe(LEARNABILITY, tasks_per_step=3, max_draws=2.0, mode="async")
+    one, two, three = await collect(tasks, settings, range(3))
+    assert not {*played_ids([one])[0]} & {*played_ids([two])[0]}
+    assert one.curriculum.record.keys() < two.curriculum.record.keys() < three.curriculum.record.keys()
 
 
 async def test_a_collection_that_fails_raises_at_its_step() -> None:

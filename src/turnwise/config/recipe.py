@@ -105,7 +105,7 @@ class Recipe(BaseModel):
             )
         if self.run.mode == "async" and self.rollout.lockstep:
             raise ValueError("rollout.lockstep does not work with run.mode 'async': batches depend on timing")
-        if self.run.num_epochs is not None and self.curriculum.kind != "uniform":
+        if self.run.num_epochs is not None and self.curriculum.kind in ("schedule", "success"):
             raise ValueError(
                 f"run.num_epochs is {self.run.num_epochs}: curriculum.kind {self.curriculum.kind!r} does not "
                 "make whole passes over the tasks: set run.num_steps, or curriculum.kind = 'uniform'"

@@ -83,9 +83,10 @@ class CurriculumConfig(BaseModel):
 
     model_config = SECTION_CONFIG
 
-    kind: Literal["uniform", "schedule", "success"] = "uniform"
-    """uniform: all tasks, shuffled; schedule: a mixture of difficulties by step; success: the next difficulty
-    once this one succeeds."""
+    kind: Literal["learnability", "uniform", "schedule", "success"] = "learnability"
+    """learnability: tasks that some members of a group will probably solve and others not; uniform: all
+    tasks, shuffled; schedule: a mixture of difficulties by step; success: the next difficulty once this one
+    succeeds."""
     points: tuple[tuple[int, tuple[float, float, float]], ...] = ((0, (1.0, 1.0, 1.0)),)
     """schedule: (step, (easy, medium, hard)), interpolated linearly."""
     threshold: float = Field(default=0.7, gt=0, le=1)

@@ -11,8 +11,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from statistics import fmean
+from dataclasses import dataclass, replace
 
 from turnwise.algorithms.advantages import has_signal
 from turnwise.config import Recipe
@@ -22,6 +21,8 @@ from turnwise.rollout.collector import Collector, Progress, step_seed
 from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share, total_progress
 from turnwise.run.drawing import Drawing, NothingLeft
 from turnwise.tasks.curriculum import (
+    ByLearnability,
+    BySuccess,
     Curriculum,
     CurriculumState,
     Schedule,
@@ -30,6 +31,7 @@ from turnwise.tasks.curriculum import (
     note,
 )
 from turnwise.tasks.plan_starts import PlanStarts, PlayedGroup
+from turnwise.tasks.success_record import GroupOutcome, with_outcomes
 from turnwise.types import Group, Task
 
 NewCollector = Callable[[int, PlanStarts], Collector]
@@ -50,7 +52,17 @@ class CollectedBatch:
     """The curriculum's state after this batch: where the next batch starts."""
     plan_starts: PlanStarts
     """How far inside their plans tasks start after this batch."""
+    predicted: tuple[float, ...]
+    """For every group of `played`, the probability of a learning signal as it was before the draw; empty if
+    the curriculum does not know it."""
     seconds: float
+
+    def outcomes(self) -> list[tuple[str, GroupOutcome]]:
+        """The outcome of every played group, with its task's id; inside a plan, whether it got through."""
+        return [
+            (group.task.id, GroupOutcome(self.step, _num_through(group), len(group.rewards), group.num_given))
+            for group in self.played
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +84,10 @@ class Batches:
 
     Asynchronous batches are collected concurrently, episodes of the earlier batch first, so that its last
     episodes leave no slot idle. Each batch then has its own stream of replacement tasks, and the next batch
-    starts drawing where the initial tasks of this one end. Batches are collected one after another if the
-    next depends on the results of this one (a curriculum by success), if several ranks must agree on it, if
-    there are too few tasks, or if every pass over the tasks must contain each task once.
+    starts drawing where the initial tasks of this one end; a curriculum by learnability then draws from what
+    is known of the batches taken so far. Batches are collected one after another if the next depends on the
+    results of this one (a curriculum by success), if several ranks must agree on it, if there are too few
+    tasks, or if every pass over the tasks must contain each task once.
 
     Synchronous steps with `rollout.dynamic_sampling` start as many replacements at once as the last step
     needed. Otherwise a step would wait for a second wave of episodes, with most slots idle. The batch is the
@@ -105,9 +118,9 @@ class Batches:
         self._num_drawn = min(most_drawn(recipe), len(tasks))
         self._num_ahead = recipe.run.max_staleness if recipe.run.mode == "async" else 0
         self._is_side_by_side = (
-            isinstance(self._curriculum, Schedule)
+            isinstance(self._curriculum, Schedule | ByLearnability)
             and ranks.count == 1
-            and _fewest(tasks) >= (1 + self._num_ahead) * self._num_drawn
+            and _fewest(tasks, self._curriculum) >= (1 + self._num_ahead) * self._num_drawn
             and self._num_ahead > 0
         )
         self._in_play: set[str] = set()
@@ -149,7 +162,12 @@ class Batches:
 
     async def take(self, step: int) -> CollectedBatch:
         """Wait for this step's batch. Raises what its collection raised."""
-        return await self._collections[step]
+        batch = await self._collections[step]
+        if not self._is_side_by_side:
+            return batch
+        # it was drawn before the batches ahead of it were played: their outcomes are added here, in order
+        self._reached = _noted(self._curriculum, self._reached, batch)
+        return replace(batch, curriculum=replace(batch.curriculum, record=self._reached.record))
 
     def learned_from(self, step: int) -> None:
         """Start collecting one more step; called when the weights after `step` are published."""
@@ -204,15 +222,18 @@ class Batches:
         played.sort(key=lambda group: drawing.order[group.task.id])
         if self._starts_inside_plans:
             self._plan_starts = self._plan_starts.noted(map(_as_noted, played))
-        return CollectedBatch(
+        predicted = [drawing.predicted(group.task) for group in played]
+        batch = CollectedBatch(
             step=step,
             groups=tuple(group for group in played if is_wanted(group)),
             played=tuple(played),
             progress=total_progress([share.progress for share in shares]),
-            curriculum=_noted(self._curriculum, drawing.state, played),
+            curriculum=drawing.state,
             plan_starts=self._plan_starts,
+            predicted=tuple(chance for chance in predicted if chance is not None),
             seconds=time.perf_counter() - started,
         )
+        return replace(batch, curriculum=_noted(self._curriculum, drawing.state, batch))
 
     async def _play(self, step: int, drawing: Drawing, is_wanted: Callable[[Group], bool]) -> _Share:
         collector = self._new_collector(step, self._plan_starts)
@@ -247,8 +268,10 @@ class Batches:
                 return
 
 
-def _fewest(tasks: Sequence[Task]) -> int:
-    """The number of tasks of the rarest difficulty: a curriculum may draw from that one alone."""
+def _fewest(tasks: Sequence[Task], curriculum: Curriculum) -> int:
+    """The fewest tasks that a step can draw from: those of the rarest difficulty, if it may draw it alone."""
+    if isinstance(curriculum, ByLearnability):
+        return len(tasks)
     return min(Counter(task.difficulty for task in tasks).values())
 
 
@@ -275,14 +298,19 @@ def _is_any(group: Group) -> bool:
     return True
 
 
+def _num_through(group: Group) -> int:
+    return sum(reached_goal(*pair) for pair in zip(group.trajectories, group.rewards, strict=True))
+
+
 def _as_noted(group: Group) -> PlayedGroup:
-    pairs = zip(group.trajectories, group.rewards, strict=True)
-    return PlayedGroup(group.task, group.num_given, fmean(reached_goal(*pair) for pair in pairs))
+    return PlayedGroup(group.task, group.num_given, _num_through(group) / len(group.rewards))
 
 
-def _noted(curriculum: Curriculum, state: CurriculumState, groups: Sequence[Group]) -> CurriculumState:
-    whole = [group for group in groups if not group.num_given]
-    for group in whole:
+def _noted(curriculum: Curriculum, state: CurriculumState, batch: CollectedBatch) -> CurriculumState:
+    """The state after the outcomes of the batch."""
+    for group in batch.played if isinstance(curriculum, BySuccess) else ():
         for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
-            state = note(curriculum, state, group.task.difficulty, succeeded(trajectory, reward))
-    return state
+            if not group.num_given:
+                is_success = succeeded(trajectory, reward)
+                state = note(curriculum, state, group.task.difficulty, is_success)
+    return replace(state, record=with_outcomes(state.record, batch.outcomes()))

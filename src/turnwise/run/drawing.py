@@ -1,8 +1,10 @@
 """The tasks of one batch, in the order they are drawn."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from turnwise.tasks.curriculum import Curriculum, CurriculumState, draw
+from turnwise.tasks.curriculum import ByLearnability, Curriculum, CurriculumState, draw
+from turnwise.tasks.learnability import LearnableTasks
 from turnwise.types import Task
 
 _MAX_PASSES_WITHOUT_NEW_TASK = 20
@@ -29,6 +31,11 @@ class Drawing:
         self._elsewhere: CurriculumState | None = None
         self._curriculum = curriculum
         self._step = step
+        self._learnable = (
+            LearnableTasks(tasks, state.record, step=step, num_members=curriculum.num_members)
+            if isinstance(curriculum, ByLearnability)
+            else None
+        )
         self._drawn: list[Task] = []
         self._states: list[tuple[CurriculumState, CurriculumState | None]] = []
         """Before each drawn task: the curriculum's state, and the state that replacements come from."""
@@ -48,12 +55,11 @@ class Drawing:
         num_in_vain = 0
         before = self.state, self._elsewhere
         while len(self._drawn) < count:
-            if num_in_vain > _MAX_PASSES_WITHOUT_NEW_TASK * len(self._tasks):
+            task, state = self._next(self._elsewhere or self.state)
+            if task is None or num_in_vain > _MAX_PASSES_WITHOUT_NEW_TASK * len(self._tasks):
                 have, where = len(self._drawn), f"the curriculum at step {self._step}"
                 raise NothingLeft(f"tasks.train: {where} draws from {have} tasks, {count} are wanted")
             num_in_vain += 1
-            state = self._elsewhere or self.state
-            (task,), state = draw(self._tasks, self._curriculum, state, step=self._step, count=1)
             if self._elsewhere is None:
                 self.state = state
             else:
@@ -66,6 +72,19 @@ class Drawing:
                 self._states.append(before)
                 before = self.state, self._elsewhere
                 num_in_vain = 0
+
+    def _next(self, state: CurriculumState) -> tuple[Task | None, CurriculumState]:
+        """The next task and the state after it; None if no task is left."""
+        if isinstance(self._curriculum, ByLearnability):
+            assert self._learnable is not None
+            task = self._learnable.draw(str(state.seed), state.num_drawn, self._in_play)
+            return task, replace(state, num_drawn=state.num_drawn + 1)
+        (drawn,), state = draw(self._tasks, self._curriculum, state, step=self._step, count=1)
+        return drawn, state
+
+    def predicted(self, task: Task) -> float | None:
+        """The probability that the task's group differs, as it was before the draw; None if not known."""
+        return None if self._learnable is None else self._learnable.chance(task)
 
     def go_on_from(self, state: CurriculumState) -> CurriculumState:
         """Draw further tasks from `state`; returns the curriculum's state after the draws so far."""

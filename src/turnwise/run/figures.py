@@ -1,6 +1,6 @@
 """Figures of what was played and of evaluations, by name."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 
@@ -45,6 +45,20 @@ def rollout_figures(groups: Sequence[Group], progress: Progress, seconds: float)
         **_behaviour(trajectories),
         **_lengths(trajectories),
         "rollout/tokens_per_second": progress.num_tokens / max(seconds, 1e-9),
+    }
+
+
+def drawing_figures(groups: Sequence[Group], predicted: Sequence[float]) -> dict[str, float]:
+    """What was drawn, by family; the share of groups with a learning signal, and the share expected."""
+    if not groups:
+        return {}
+    signal = [has_signal([reward.total for reward in group.rewards]) for group in groups]
+    counts = Counter(group.task.family for group in groups if group.task.family)
+    expected = {"groups/predicted_signal_fraction": fmean(predicted)} if predicted else {}
+    return {
+        "groups/signal_fraction": fmean(signal),
+        **expected,
+        **{f"drawn/{family}": float(count) for family, count in sorted(counts.items())},
     }
 
 

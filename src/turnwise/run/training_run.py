@@ -29,7 +29,13 @@ from turnwise.rollout.collector import CollectionFailed, Collector, Progress, st
 from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.run.batches import CollectedBatch
-from turnwise.run.figures import breaker_figures, evaluation_figures, of_all_ranks, rollout_figures
+from turnwise.run.figures import (
+    breaker_figures,
+    drawing_figures,
+    evaluation_figures,
+    of_all_ranks,
+    rollout_figures,
+)
 from turnwise.run.progress import RunProgress, progress_of
 from turnwise.run.publishing import Publishing
 from turnwise.run.screen import Screen
@@ -124,7 +130,7 @@ class TrainingRun:
         if batch.step in self._writers:
             self._writers.pop(batch.step).close()
         figures = rollout_figures(batch.played, batch.progress, batch.seconds) | self._breakers()
-        figures |= self._scheduled(batch.step)
+        figures |= drawing_figures(batch.played, batch.predicted) | self._scheduled(batch.step)
         self.folder.log(batch.step, "rollout", figures)
         self.folder.trackers.episodes(batch.step, batch.played, succeeded)
         if batch.step == 0:

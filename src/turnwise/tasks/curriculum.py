@@ -7,10 +7,11 @@ uninterrupted one.
 import functools
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from turnwise.config import Recipe
+from turnwise.tasks.success_record import SuccessRecord, record_as_json, record_of
 from turnwise.types import Difficulty, Task
 
 LEVELS = (Difficulty.EASY, Difficulty.MEDIUM, Difficulty.HARD)
@@ -81,7 +82,15 @@ class ShuffledPasses:
     """Tasks in one step; a step that spans two passes never has a task twice."""
 
 
-Curriculum = Schedule | BySuccess | ShuffledPasses
+@dataclass(frozen=True, slots=True)
+class ByLearnability:
+    """Tasks of which some members will probably succeed and others fail; see `LearnableTasks`."""
+
+    num_members: int
+    """Members of a group."""
+
+
+Curriculum = Schedule | BySuccess | ShuffledPasses | ByLearnability
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,8 @@ class CurriculumState:
     epochs: tuple[int, int, int] = (0, 0, 0)
     cursors: tuple[int, int, int] = (0, 0, 0)
     """Number of tasks already drawn from each level in its current epoch."""
+    record: SuccessRecord = field(default_factory=dict)
+    """The latest outcomes of every task, whichever curriculum draws."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -106,6 +117,7 @@ class CurriculumState:
             "recent": list(self.recent),
             "epochs": list(self.epochs),
             "cursors": list(self.cursors),
+            "record": record_as_json(self.record),
         }
 
 
@@ -120,11 +132,17 @@ def state_of(saved: Mapping[str, Any]) -> CurriculumState:
         recent=tuple(saved["recent"]),
         epochs=(easy, medium, hard),
         cursors=(first, second, third),
+        record=record_of(saved.get("record", {})),  # checkpoints of earlier versions have none
     )
 
 
 def draw(
-    tasks: Sequence[Task], curriculum: Curriculum, state: CurriculumState, *, step: int, count: int
+    tasks: Sequence[Task],
+    curriculum: Schedule | BySuccess | ShuffledPasses,
+    state: CurriculumState,
+    *,
+    step: int,
+    count: int,
 ) -> tuple[tuple[Task, ...], CurriculumState]:
     """Draw the next `count` tasks; each task of a level is drawn once, in shuffled order, before any repeats.
 
@@ -209,7 +227,7 @@ def least_choice(tasks: Sequence[Task], curriculum: Curriculum, num_steps: int) 
     `BySuccess` may reach any level at any step, so every level is checked and reported as step 0.
     """
     pools = tuple(tuple(task for task in tasks if task.difficulty is level) for level in LEVELS)
-    if isinstance(curriculum, ShuffledPasses):
+    if isinstance(curriculum, ShuffledPasses | ByLearnability):
         return len(tasks), 0
     if isinstance(curriculum, BySuccess):
         states = [(0, _past_empty(CurriculumState(level=level), pools)) for level in range(len(LEVELS))]
@@ -230,6 +248,8 @@ def curriculum_of(recipe: Recipe) -> Curriculum:
         return ShuffledPasses(recipe.run.tasks_per_step)
     if config.kind == "success":
         return BySuccess(config.threshold, recipe.run.tasks_per_step * recipe.rollout.group_size)
+    if config.kind == "learnability":
+        return ByLearnability(recipe.rollout.group_size)
     return Schedule(config.points) if config.kind == "schedule" else Schedule()
 
 
