@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.rewards.episodes import QUOTE, did, episode, garbled, said
 from turnwise.rewards.answer import answer_text, matches, normalise, says_answer
 from turnwise.rewards.numbers import MAX_CHARS
-from turnwise.types import Answer, Matcher, Parsed, Stop, ToolCall, Truth
+from turnwise.types import Answer, Matcher, Parsed, Stop, Task, ToolCall, Truth
 
 Texts = tuple[str, ...]
 
@@ -98,6 +98,25 @@ def test_a_number_is_right_within_its_tolerance() -> None:
     assert matches(Answer(-5.2, Matcher.NUMERIC), "(5.2)")
     assert not matches(Answer(-5.2, Matcher.NUMERIC), "It fell 5.2")
     assert matches(Answer(0, Matcher.NUMERIC), "0")
+
+
+@pytest.mark.parametrize("value", [1998, 0, -40, 12_345_678_901_234_567, 10**400])
+def test_an_integer_must_be_stated_exactly_unless_a_tolerance_is_given(value: int) -> None:
+    truth = Task(prompt="?", answer=value).truth.answer
+    assert truth is not None
+    assert matches(truth, f"Answer: {value:,}") is (abs(value) < 10**300)
+    near = [value + off for off in (-19, -1, 1, 19)]
+    assert [number for number in near if matches(truth, str(number))] == []
+    assert matches(Answer(value, Matcher.NUMERIC, tolerance=0.01), str(value)) is (abs(value) < 10**300)
+    assert matches(Answer(1998, Matcher.NUMERIC, tolerance=0.01), "2017")
+    assert matches(Answer(1998.5, Matcher.NUMERIC), "2017")
+
+
+def test_whole_numbers_in_json_are_compared_exactly_and_fractions_up_to_rounding() -> None:
+    assert not matches(Answer({"id": 10_000_000_001}, Matcher.JSON_SUBSET), '{"id": 10000000002}')
+    assert matches(Answer({"id": 3}, Matcher.JSON_SUBSET), '{"id": 3.0}')
+    assert matches(Answer({"sum": 0.3}, Matcher.JSON_SUBSET), '{"sum": 0.30000000000000004}')
+    assert matches(Answer({"sum": 30}, Matcher.JSON_SUBSET), '{"sum": 29.999999999999996}')
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,15 @@ def test_tolerance_is_a_share_above_one_and_absolute_within_it() -> None:
     assert is_close(-101, -100, 0.01)
     assert not is_close(100, -100, 0.01)
     assert not is_close(float("inf"), 1e300, 1.0)
-    assert not is_close(1_000_000_000_000, 1_000_000_000_002, 0.0)
+    assert not is_close(1_000_000_000_000, 1_000_000_000_001, 0.0)
+
+
+def test_large_numbers_are_read_to_the_last_digit() -> None:
+    stated = stated_number("It is 12,345,678,901,234,567.")
+    assert stated is not None
+    assert stated.value == 12_345_678_901_234_567
+    assert stated_number("12345678901234567 or 12345678901234568") is None
+    assert stated_number("4.35 million, so 4,350,000") is not None
 
 
 @given(st.text(max_size=200) | st.text("0123456789.,-–()$%kMB \n:e+/answerAr", max_size=60))

@@ -55,10 +55,11 @@ def matches(truth: Answer, text: str, *, given: str = "") -> bool:
 
 
 def _is_number(truth: Answer, text: str, given: str) -> bool:
-    value, tolerance = truth.value, truth.tolerance
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(_as_float(value)):
+    value, tolerance = truth.value, truth.deviation
+    is_finite = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+    if isinstance(value, bool) or not is_finite:
         raise ValueError(f"answer.value must be a finite number for the numeric matcher, not {value!r}")
-    if not (math.isfinite(_as_float(tolerance)) and tolerance >= 0):
+    if not (math.isfinite(tolerance) and tolerance >= 0):
         raise ValueError(f"answer.tolerance must be 0 or more, not {tolerance!r}")
     if truth.unit.strip().casefold() in SCALES:
         raise ValueError(f"answer.unit {truth.unit!r} is a scale: give answer.value in full")
@@ -198,11 +199,17 @@ def is_within(wanted: object, found: object) -> bool:
 
 
 def is_same(wanted: object, found: object) -> bool:
-    """Compare plain values: texts without surrounding spaces, numbers by value; True is not 1."""
+    """Compare plain values: texts without surrounding spaces, numbers by value; True is not 1.
+
+    Whole numbers must be equal; other numbers may differ by a rounding error.
+    """
     if isinstance(wanted, bool) or isinstance(found, bool):
         return wanted is found
     if isinstance(wanted, int | float) and isinstance(found, int | float):
-        return wanted == found or math.isclose(_as_float(wanted), _as_float(found), rel_tol=1e-9)
+        are_whole = wanted == wanted // 1 and found == found // 1
+        return wanted == found or (
+            not are_whole and math.isclose(_as_float(wanted), _as_float(found), rel_tol=1e-9)
+        )
     if isinstance(wanted, str) and isinstance(found, str):
         return wanted.strip() == found.strip()
     return wanted is None and found is None

@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import reduce
 
 from turnwise.rewards.characters import compatible
@@ -20,8 +21,11 @@ LABEL = re.compile(r"^(?:the )?(?:final )?(?:answer|result)(?: is)?(?:\s*[:=]\s*
 
 _BULLET = re.compile(r"^(?:[-+•·]\s+|[0-9]{1,3}[.)]\s+)(?=\S)")
 
-SCALES = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
-_SUFFIXES = {"k": 1e3, "m": 1e6, "mn": 1e6, "b": 1e9, "bn": 1e9, "t": 1e12, "tn": 1e12}
+SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SUFFIXES = {"k": 10**3, "m": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9, "t": 10**12, "tn": 10**12}
+
+_MAX_DIGITS = 300
+"""A longer number is read as infinite: no answer has as many digits."""
 
 UNITS = {
     "%": ("%", "percent", "per cent", "pct"),
@@ -106,7 +110,8 @@ _REACH = 24
 class Stated:
     """A number as a message states it, with every unit given for it."""
 
-    value: float
+    value: int | float
+    """An integer if the number is whole, however large."""
     units: frozenset[str]
     word: str = ""
     """The line's last word if it directly follows the number: possibly a unit that is not in `UNITS`."""
@@ -180,8 +185,8 @@ def _agreed(numbers: Sequence[Stated]) -> Stated | None:
 
 
 def _spelled(stated: Stated) -> str:
-    # 14 digits: 4.35 million and 4,350,000 are equal, though 4.35 * 1e6 may be off in the last bit.
-    return f"{stated.value:.14g}"
+    # 14 digits of a fraction: one that was computed may be off in its last bits.
+    return str(stated.value) if isinstance(stated.value, int) else f"{stated.value:.14g}"
 
 
 def _scan(line: str) -> Iterator[_Found]:
@@ -199,7 +204,7 @@ def _read(line: str, digits: re.Match[str]) -> _Found | None:
     assert before is not None, "every part is optional"
     if _IS_NAME_BEFORE.search(left) and not before["currency"]:
         return None
-    value, units = float(digits[0].replace(",", "")), set()
+    value, units = _value(digits[0]), set()
     position = digits.end()
     if scale := _SCALE_AFTER.match(line, position):
         name = (scale["word"] or scale["glued"] or scale["spaced"]).lower()
@@ -216,12 +221,25 @@ def _read(line: str, digits: re.Match[str]) -> _Found | None:
     if is_in_brackets or before["minus"] or before["inner"]:
         value = -value
     word = _LAST_WORD.match(line, position)
-    stated = Stated(value, frozenset(units), word[1].lower() if word else "")
+    stated = Stated(_plain(value), frozenset(units), word[1].lower() if word else "")
     return _Found(stated, digits.start() - len(left) + before.start(), position + is_in_brackets)
+
+
+def _value(digits: str) -> Fraction | float:
+    return math.inf if len(digits) > _MAX_DIGITS else Fraction(digits.replace(",", ""))
+
+
+def _plain(value: Fraction | float) -> int | float:
+    if isinstance(value, float):
+        return value
+    return int(value) if value.denominator == 1 else float(value)
 
 
 def is_close(value: float, truth: float, tolerance: float) -> bool:
     """Whether the value is within `tolerance`: relative to the truth, absolute for a truth within ±1."""
-    allowed = tolerance * max(1.0, abs(truth))
-    # The slack is for rounding errors of floats: 0.31 - 0.3 is more than 0.01.
-    return math.isfinite(value) and abs(value - truth) <= allowed + 1e-12 * max(1.0, abs(truth))
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    size = max(Fraction(1), abs(Fraction(truth)))
+    # The slack is for rounding errors of floats: 0.31 - 0.3 is more than 0.01. Integers have none.
+    slack = Fraction(0) if isinstance(value, int) and isinstance(truth, int) else Fraction(1e-12)
+    return abs(Fraction(value) - Fraction(truth)) <= (Fraction(tolerance) + slack) * size

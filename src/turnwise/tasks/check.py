@@ -208,10 +208,11 @@ def _answer(answer: Answer) -> Iterator[Finding]:
     value = answer.value
     match answer.matcher:
         case Matcher.NUMERIC:
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            is_finite = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+            if isinstance(value, bool) or not is_finite:
                 yield "value", f"numeric needs a finite number, got {shown(value)}"
-            if not math.isfinite(answer.tolerance) or answer.tolerance < 0:
-                yield "tolerance", f"must be 0 or more, got {answer.tolerance}"
+            if not math.isfinite(answer.deviation) or answer.deviation < 0:
+                yield "tolerance", f"must be 0 or more, got {answer.deviation}"
         case Matcher.ONE_OF:
             if not isinstance(value, list | tuple) or not value or not all(map(_is_text, value)):
                 yield "value", f"one_of needs a list of texts, got {shown(value)}"

@@ -60,7 +60,7 @@ class _MessageRow(_Row):
 class _AnswerRow(_Row):
     value: Any
     matcher: Annotated[Matcher, Field(strict=False)] = Matcher.NORMALISED
-    tolerance: float = 0.01
+    tolerance: float | None = None
     unit: str = ""
 
     def build(self) -> Answer:
@@ -275,12 +275,8 @@ def _in_full(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _answer_row(answer: Answer) -> dict[str, Any]:
-    return {
-        "value": answer.value,
-        "matcher": str(answer.matcher),
-        "tolerance": answer.tolerance,
-        "unit": answer.unit,
-    }
+    row = {"value": answer.value, "matcher": str(answer.matcher), "unit": answer.unit}
+    return row if answer.tolerance is None else {**row, "tolerance": answer.tolerance}
 
 
 def row_of(task: Task) -> dict[str, Any]:

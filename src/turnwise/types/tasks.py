@@ -45,10 +45,18 @@ class Answer:
     value: Any
     """Text; a number for NUMERIC; a list of texts for ONE_OF; a JSON value for JSON_SUBSET."""
     matcher: Matcher = Matcher.NORMALISED
-    tolerance: float = 0.01
-    """NUMERIC: the largest deviation, relative to the value; absolute if the value is within ±1."""
+    tolerance: float | None = None
+    """NUMERIC: the largest deviation, relative to the value; absolute if the value is within ±1. None: 0 for
+    an integer, 1% for any other number."""
     unit: str = ""
     """NUMERIC: `%`, `$` or a word the number may carry; another unit is wrong."""
+
+    @property
+    def deviation(self) -> float:
+        """The tolerance, with None resolved."""
+        if self.tolerance is not None:
+            return self.tolerance
+        return 0.0 if isinstance(self.value, int) else 0.01
 
 
 def answer_of(value: Any) -> Answer:
