@@ -9,6 +9,7 @@ from tests import warm
 from tests.run.stage import write_recipe
 from tests.test_cli import one_line, turnwise
 from turnwise.cli.mistakes import mistake_in
+from turnwise.config.optional_packages import install_command
 
 
 def raised(error: Exception) -> Exception:
@@ -21,9 +22,9 @@ def raised(error: Exception) -> Exception:
 
 def test_a_missing_optional_package_says_what_to_install() -> None:
     words = mistake_in(ModuleNotFoundError("No module named 'torch'", name="torch"))
-    assert words == "torch is not installed: pip install 'turnwise[train]'"
+    assert words == f"torch is not installed: {install_command('train')}"
     words = mistake_in(ModuleNotFoundError("No module named 'vllm'", name="vllm"))
-    assert words == "vllm is not installed: pip install 'turnwise[vllm]'"
+    assert words == f"vllm is not installed: {install_command('vllm')}"
 
 
 @pytest.mark.parametrize(

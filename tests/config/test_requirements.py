@@ -38,7 +38,7 @@ def test_the_default_recipe_needs_no_optional_package() -> None:
 def test_a_package_is_required_by_its_setting_and_found_by_the_doctor(module: str) -> None:
     [required] = [found for found in requirements(settings(module)) if found.module == module]
     assert SETTINGS[module][0].split("=")[0].split(".")[0] in required.why
-    assert "pip install 'turnwise[" in required.advice
+    assert "pip install " in required.advice
     [finding] = [found for found in check_requirements(settings(module)) if found.what == required.title]
     if is_installed(module):
         assert finding.level is FindingLevel.GOOD

@@ -23,6 +23,7 @@ from tests.servers.provider import Answer, LoopbackProvider
 from tests.shown import recipe_in, shown_task, sound_setup, write_servers
 from tests.test_cli import SECRET, fresh, is_plain, no_torch, turnwise
 from turnwise.config import Recipe
+from turnwise.config.optional_packages import install_command
 from turnwise.doctor import Finding, FindingLevel, examine, print_finding
 from turnwise.doctor.endpoints import check_endpoints
 from turnwise.doctor.machine import check_device, check_disk, check_package, check_packages
@@ -290,7 +291,7 @@ async def test_endpoints_without_their_key_are_bad(folder: Path, monkeypatch: py
 async def test_an_engine_that_is_not_installed_is_bad_before_anything_is_loaded(folder: Path) -> None:
     finding = of(await examined(folder, "engine.kind=vllm", "rollout.lockstep=false"), "vLLM")
     assert finding.level is BAD
-    assert "turnwise[vllm]" in finding.advice
+    assert install_command("vllm") in finding.advice
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -310,8 +311,8 @@ def test_too_little_disk_is_bad_also_for_a_folder_that_does_not_exist_yet(tmp_pa
 
 
 def test_a_missing_package_is_bad_with_what_to_install() -> None:
-    finding = check_package("no-such-package", BAD, "turnwise[train]")
-    assert (finding.level, finding.advice) == (BAD, "pip install 'turnwise[train]'")
+    finding = check_package("no-such-package", BAD, "train")
+    assert (finding.level, finding.advice) == (BAD, install_command("train"))
     assert {finding.what for finding in check_packages(needs_models=True)} >= {"torch", "peft", "mcp"}
 
 

@@ -52,7 +52,7 @@ def test_every_optional_package_names_an_extra_that_the_wheel_has(wheel: Path) -
     assert set(EXTRA_OF.values()) <= set(metadata.get_all("Provides-Extra", []))
 
 
-def use_base(turnwise: Installed) -> None:
+def use_base(turnwise: Installed, wheel: Path) -> None:
     """Use every command that the base install has, and see what the others need."""
     assert turnwise.run("--version").stdout.startswith("turnwise 0.")
     assert "Usage" in turnwise.run("--help").stdout
@@ -62,7 +62,7 @@ def use_base(turnwise: Installed) -> None:
     assert viewed.returncode == 0, viewed.stderr
     examined = turnwise.run("doctor")
     assert "ok   server fmp" in examined.stdout
-    assert "bad  torch: not installed\n     pip install 'turnwise[train]'" in examined.stdout
+    assert f"bad  torch: not installed\n     pip install '{wheel}[train]'" in examined.stdout
     assert turnwise.run("config", "rollout.group_size").returncode == 0
     assert turnwise.run("runs").returncode == 0
     assert turnwise.run("init", "mine").returncode == 0
@@ -72,12 +72,12 @@ def use_base(turnwise: Installed) -> None:
         refused = turnwise.run(*needs_torch)
         assert refused.returncode == 2
         [line] = refused.stderr.splitlines()
-        assert line.endswith("is not installed: pip install 'turnwise[train]'")
+        assert line.endswith(f"is not installed: pip install '{wheel}[train]'")
     assert not (turnwise.folder / "runs").exists()
 
 
-def test_with_the_base_install_a_command_works_or_says_what_to_install(base: Installed) -> None:
-    use_base(base)
+def test_with_the_base_install_a_command_works_or_says_what_to_install(base: Installed, wheel: Path) -> None:
+    use_base(base, wheel)
 
 
 @pytest.mark.slow
@@ -85,7 +85,7 @@ def test_with_the_base_install_a_command_works_or_says_what_to_install(base: Ins
 def test_the_base_install_works_with_every_supported_python(
     wheel: Path, tmp_path: Path, python: Path
 ) -> None:
-    use_base(install(wheel, tmp_path, python=str(python / "bin" / "python")))
+    use_base(install(wheel, tmp_path, python=str(python / "bin" / "python")), wheel)
 
 
 @pytest.mark.slow

@@ -196,7 +196,7 @@ def test_a_tracker_learns_where_a_resumed_run_continues(tmp_path: Path) -> None:
     [
         (
             "wandb",
-            r"wandb needs the package 'wandb', not found; .* pip install 'turnwise\[wandb\]'",
+            r"wandb needs the package 'wandb', not found; .* pip install .*\[wandb\]'",
         ),
         ("absent.module:Class", r"absent\.module:Class needs the package 'absent\.module', not found"),
     ],

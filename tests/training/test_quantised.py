@@ -173,7 +173,7 @@ def test_the_message_for_a_missing_library_names_what_to_install(
 ) -> None:
     monkeypatch.setenv(DISABLED, value)
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)  # makes its import fail
-    assert "turnwise[qlora]" in quantised.why_not()
+    assert "[qlora]" in quantised.why_not()
 
 
 @pytest.mark.parametrize(

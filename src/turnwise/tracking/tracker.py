@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from turnwise.config import TrackerConfig
+from turnwise.config.optional_packages import install_command
 from turnwise.config.requirements import is_installed
 from turnwise.tracking.records import Cut, EpisodeRecord, Episodes, Evaluation, HistogramRecord, Log, Record
 
@@ -68,7 +69,7 @@ def check(trackers: Sequence[TrackerConfig]) -> None:
         module = tracker.kind.partition(":")[0]
         if not is_installed(module):
             hint = (
-                f"install it with: pip install 'turnwise[{tracker.kind}]'"
+                f"install it with: {install_command(tracker.kind)}"
                 if tracker.kind in TRACKERS
                 else "it is looked for in the folder where the command is run"
             )

@@ -6,13 +6,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from turnwise.config import Recipe
+from turnwise.config.optional_packages import install_command
 from turnwise.config.requirements import is_installed, skyrl_requirements
 from turnwise.integrations.skyrl.translation import Translation, translate
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.load import load
 from turnwise.tasks.worlds import check_worlds
 
-NOT_INSTALLED = "--engine skyrl: SkyRL is not installed (Python 3.12 or newer: pip install 'turnwise[skyrl]')"
+NOT_INSTALLED = f"--engine skyrl: SkyRL is not installed (Python 3.12 or newer: {install_command('skyrl')})"
 
 _TRAINER = ("vllm", "vllm_router", "flash_attn")
 """Modules that SkyRL's trainer imports on all hardware and that the extra does not install."""

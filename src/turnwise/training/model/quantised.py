@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from turnwise.config import Recipe
+from turnwise.config.optional_packages import install_command
 from turnwise.runtime.model_support import is_quantised
 
 DISABLED = "DISABLE_BITSANDBYTES"
@@ -29,7 +30,7 @@ def why_not() -> str:
     try:
         import bitsandbytes  # noqa: F401 (only whether it loads)
     except ImportError:
-        return "bitsandbytes is not installed (pip install 'turnwise[qlora]')"
+        return f"bitsandbytes is not installed ({install_command('qlora')})"
     except (OSError, RuntimeError) as error:  # it has no build for this machine
         return f"bitsandbytes cannot be loaded: {error}"
     return ""

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from turnwise.config.optional_packages import install_command
+
 _CONFIG: dict[str, Any] = {
     "train_micro_batch_size_per_gpu": 1,
     "zero_optimization": {
@@ -41,7 +43,7 @@ class ZeroNetwork:
             import deepspeed
         except ImportError:
             message = "hardware.strategy is 'zero3', and DeepSpeed is not installed: "
-            raise ValueError(message + "pip install 'turnwise[deepspeed]'") from None
+            raise ValueError(message + install_command("deepspeed")) from None
         # on a CPU it would spend two minutes compiling an op that only its inference engine uses
         deepspeed.ops.__compatible_ops__ = defaultdict(bool)
         dtype = next(network.parameters()).dtype
