@@ -132,6 +132,19 @@ def test_every_recipe_key_has_a_place_in_the_reference(key: str) -> None:
     assert f"{{#{key}}}" in PAGES[DOCS / "reference" / "recipe.md"]
 
 
+FROM_AN_INDEX = re.compile(r"(?:(?:pip install|uv add)\b[^`\n]*|--from) '?turnwise(?![\w/.-])")
+
+
+def test_no_page_installs_turnwise_from_an_index_that_does_not_have_it() -> None:
+    assert FROM_AN_INDEX.search("pip install 'turnwise[train]'")
+    assert FROM_AN_INDEX.search("uvx --from turnwise turnwise demo")
+    notebook = ROOT / "examples" / "quickstart.ipynb"
+    pages = {**WRITTEN, notebook: notebook.read_text("utf-8")}
+    assert not [
+        (path.name, found[0]) for path, page in pages.items() for found in FROM_AN_INDEX.finditer(page)
+    ]
+
+
 def test_every_command_has_a_place_in_the_reference() -> None:
     page = PAGES[DOCS / "reference" / "commands.md"]
     for path in docs_reference.command_paths():

@@ -9,6 +9,7 @@ from typing import Any
 
 from turnwise.commands.model_choice import Choice, Machine
 from turnwise.config.included_recipes import FOLDER
+from turnwise.config.optional_packages import install_command
 from turnwise.mcp.results import DEFAULT_MAX_TOKENS
 from turnwise.runtime.free_path import require_writable
 from turnwise.runtime.terminal import printable
@@ -64,6 +65,7 @@ def recipe_text(folder: Path, setup: Setup) -> str:
     return _RECIPE.format(
         model=json.dumps("embedded" if setup.model is None else setup.model.path),
         fits=describe_model(setup),
+        vllm=install_command("vllm"),
         dtype=json.dumps("bfloat16" if is_cuda and not is_embedded else "float32"),
         tuning=json.dumps("full" if is_embedded else "lora"),
         learning_rate="2e-4" if is_embedded else "2e-5",
@@ -188,7 +190,7 @@ path = {model}  # {fits}
 dtype = {dtype}
 
 # [engine]
-# kind = "vllm"  # samples faster on a GPU; pip install 'turnwise[vllm]'
+# kind = "vllm"  # samples faster on a GPU; {vllm}
 
 [tools]
 {tools}
