@@ -43,8 +43,8 @@ from turnwise.rewards.judge import read_verdict
 from turnwise.rollout import store
 from turnwise.runtime.admission import Admission
 from turnwise.runtime.line_splitter import LineSplitter
+from turnwise.runtime.redaction import Redaction
 from turnwise.runtime.retry_after import retry_after_seconds
-from turnwise.runtime.secret_values import spellings_of
 from turnwise.tasks import load
 from turnwise.tracking.run_facts import ShownRecipe
 from turnwise.types import Answer, Matcher
@@ -266,7 +266,7 @@ def draw_schema(inputs: Inputs) -> tuple[Any, Any, Any]:
 
 
 def read_result(text: str) -> None:
-    sanitiser = results.Sanitiser(("<|im_end|>", "</s>"), spellings_of(("hunter22", text[:20])))
+    sanitiser = results.Sanitiser(("<|im_end|>", "</s>"), Redaction(["hunter22", text[:20]]))
     results.cut(sanitiser.clean(text), 20)
 
 

@@ -31,6 +31,7 @@ from turnwise.rewards.judge import read_verdict
 from turnwise.runtime import environment, secret_values
 from turnwise.runtime.addresses import host_of
 from turnwise.runtime.line_splitter import LineSplitter
+from turnwise.runtime.redaction import Redaction
 from turnwise.runtime.regular_files import lines_from
 from turnwise.runtime.retry_after import retry_after_seconds
 from turnwise.runtime.terminal import printable
@@ -96,7 +97,7 @@ def reads_verdict(text: str) -> None:
 # --- what a server sends -----------------------------------------------------------------------------------
 
 SANITISER = results.Sanitiser(
-    special_tokens=("<|im_end|>", "</s>", "[INST]", "<"), secrets=("hunter22", "aaaaaaaa")
+    special_tokens=("<|im_end|>", "</s>", "[INST]", "<"), redaction=Redaction(["hunter22", "aaaaaaaa"])
 )
 
 
@@ -212,7 +213,8 @@ def in_recipe(text: str) -> str:
 
 def finds_secrets(text: str) -> None:
     server = spec.ServerSpec(name="s", command="x", args=(text, f"--key={text}"), env={"TOKEN": text})
-    SANITISER.clean(" ".join(secret_values.spellings_of(server.secrets)))
+    Redaction(server.secrets).redact(text)
+    secret_values.secrets_in_data(text)
     named_data.named_data(server)
 
 

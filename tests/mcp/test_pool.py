@@ -231,3 +231,16 @@ async def test_no_secret_of_an_env_block_is_shown_or_recorded(tmp_path: Path) ->
     for line in (tools, first, second.partition('"content"')[2]):  # the model's own arguments are kept
         for spelling in (secret, json.dumps(secret)[1:-1], secret.replace("/", "%2F").replace("+", "%2B")):
             assert spelling not in line
+
+
+async def test_a_key_of_ours_that_a_tool_finds_in_a_file_is_not_shown_unless_it_is_public(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DESKTOP_SESSION", "ubuntu")
+    (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-0123456789ab\nDEMO_TOKEN=demo-token-2024\n")
+    open_server = script_spec("faulty", env={"TOKEN": "demo-token-2024"}, public=["TOKEN"], num_warm=0)
+    text = (tmp_path / ".env").read_text() + "on ubuntu"
+    async with leased(open_server) as toolbox:
+        echoed = await ask(toolbox, "do", what="echo", text=text)
+    assert echoed.content.startswith("OPENAI_API_KEY=[redacted]\nDEMO_TOKEN=demo-token-2024\non ubuntu#")

@@ -1,8 +1,10 @@
 """Whatever a server sends becomes one text without structure, escapes or secrets, within its token budget."""
 
 import base64
+import html
 import json
 import re
+import textwrap
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.mcp.results import Sanitiser, cut, estimate_tokens, render
-from turnwise.runtime.secret_values import secret_values, spellings_of
+from turnwise.runtime.redaction import Redaction
+from turnwise.runtime.secret_values import secret_values
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=80)
 """Includes lone surrogates."""
@@ -45,7 +48,7 @@ def text_of(text: str) -> dict[str, Any]:
 
 def redacting(environ: dict[str, str]) -> Sanitiser:
     """A sanitiser that redacts the secrets of this `env` block."""
-    return Sanitiser(secrets=spellings_of(secret_values(environ)))
+    return Sanitiser(redaction=Redaction(secret_values(environ)))
 
 
 # --- rendering ---------------------------------------------------------------------------------------------
@@ -111,7 +114,7 @@ def test_controls_escapes_and_hidden_characters_are_removed_and_nothing_else(tex
 
 @pytest.mark.parametrize("text", ["می\u200cخواهم", "👩\u200d👩\u200d👧", "❤\ufe0f", "क्\u200dष"])
 def test_scripts_and_emoji_keep_the_joiners_they_are_spelled_with(text: str) -> None:
-    assert Sanitiser(secrets=("unseen-secret",)).clean(text) == text
+    assert Sanitiser(redaction=Redaction(["unseen-secret"])).clean(text) == text
 
 
 def test_no_special_token_of_a_chat_template_survives() -> None:
@@ -145,7 +148,7 @@ FRAGMENTS = st.sampled_from(TEMPLATE_TOKENS + HIDDEN + [SECRET, "\x1b[", "\x1b]"
 @settings(deadline=None, max_examples=100)
 @given(st.lists(ANY_TEXT | FRAGMENTS, max_size=12))
 def test_cleaning_never_raises_and_is_idempotent(parts: list[str]) -> None:
-    sanitiser = Sanitiser(("<|mine|>", "aba"), spellings_of(secret_values({"KEY": SECRET})))
+    sanitiser = Sanitiser(("<|mine|>", "aba"), Redaction([SECRET]))
     clean = sanitiser.clean("".join(parts))
     assert sanitiser.clean(clean) == clean
     assert not [token for token in (*TEMPLATE_TOKENS, "<|mine|>", "aba", SECRET) if token in clean]
@@ -165,7 +168,7 @@ def test_hostile_repetition_is_cleaned_in_linear_time() -> None:
         "<|a",
         '{"name": "ACME <b>"}\r\n',
     ):
-        Sanitiser(secrets=("sk-secret-value",)).clean(piece * (150_000 // len(piece)))
+        Sanitiser(redaction=Redaction(["sk-secret-value"])).clean(piece * (150_000 // len(piece)))
     assert time.thread_time() - started < 10
 
 
@@ -185,7 +188,20 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "url-safe base64": lambda secret: base64.urlsafe_b64encode(secret.encode()).decode(),
     "hex": lambda secret: secret.encode().hex(),
     "upper-case hex": lambda secret: secret.encode().hex().upper(),
+    "upper case": str.upper,
+    "html": lambda secret: f"<p title='{html.escape(secret)}'>",
+    "url without slashes": quote,
+    "base64 in lines": lambda secret: in_lines(base64.b64encode(f"user:{secret}\n".encode()).decode(), 5),
+    "base64 in escaped lines": lambda secret: json.dumps(
+        in_lines(base64.b64encode(secret.encode()).decode(), 4)
+    ),
+    "hex with colons": lambda secret: secret.encode().hex(":"),
+    "hex with spaces": lambda secret: secret.encode().hex(" ", 2).upper(),
 }
+
+
+def in_lines(text: str, num_chars: int) -> str:
+    return "\n".join(textwrap.wrap(text, num_chars))
 
 
 def is_readable(text: str, secret: str) -> bool:
@@ -193,14 +209,16 @@ def is_readable(text: str, secret: str) -> bool:
     raw = secret.encode()
     written = [json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]]
     encoded = [raw.hex(), raw.hex().upper(), base64.b64encode(raw).decode()[: len(raw) * 8 // 6]]
-    return any(form in text for form in (secret, quote(secret, safe=""), *written, *encoded))
+    forms = (secret, secret.upper(), quote(secret, safe=""), *written, *encoded)
+    joined = re.sub(r"\\n|[\s:]", "", text)
+    return any(form in text or form in joined for form in forms)
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("secret", [SECRET, "sk-proj-0123456789abcdef", "hunter2", "пароль-1234"])
 def test_a_secret_is_redacted_in_every_spelling(spelling: str, secret: str) -> None:
     clean = redacting({"API_KEY": secret}).clean(f"before {SPELLINGS[spelling](secret)} after")
-    assert re.fullmatch(r"before .*\[redacted\].* after", clean)
+    assert re.fullmatch(r"before .*\[redacted\].* after", clean, re.DOTALL)
     assert not is_readable(clean, secret)
 
 
@@ -242,7 +260,34 @@ _ORDINARY = """
 @pytest.mark.parametrize("value", _LIKE_SECRETS.split())
 def test_a_value_that_looks_like_a_secret_is_one_under_any_name(value: str) -> None:
     for name in ("X", "MY_THING", "DATABASE_URL"):
-        assert value in spellings_of(secret_values({name: value}))
+        assert value in secret_values({name: value})
+
+
+@pytest.mark.parametrize(
+    ("environ", "text"),
+    [
+        ({"PASSWORD": "correcthorse"}, "incorrecthorses"),
+        ({"PASSWORD": "correcthorse"}, "correct horse"),
+        ({"PASSWORD": "password"}, "the password of user 7"),
+        ({"PGUSER": "postgres", "PGPASSWORD": "postgres"}, "Postgres 17 by postgres"),
+        ({"API_KEY": "abc12"}, "abc123"),
+        ({"API_KEY": "sk-0123456789"}, "sk 01 23 45 67 89"),
+    ],
+)
+def test_ordinary_words_that_resemble_a_secret_stay_readable(environ: dict[str, str], text: str) -> None:
+    assert redacting(environ).clean(text) == text
+
+
+def test_a_secret_is_found_in_a_long_text_wherever_it_is() -> None:
+    pieces = [f"line {number}: nothing of interest, 0x{number:04x}\n" for number in range(20_000)]
+    encoded = base64.b64encode(SECRET.encode()).decode()
+    pieces[7_000], pieces[15_000] = f"{encoded[:9]}\n{encoded[9:]}\n", f"{SECRET.upper()}\n"
+    clean = redacting({"API_KEY": SECRET}).clean("".join(pieces))
+    lines = clean.split("\n")
+    assert lines[6_999] == "line 6999: nothing of interest, 0x1b57"
+    assert lines[7_000].startswith("[redacted]")
+    assert lines[7_001] == "line 7001: nothing of interest, 0x1b59"
+    assert lines[15_000] == "[redacted]"
 
 
 @pytest.mark.parametrize("value", [*_ORDINARY.split(), "two words", ""])

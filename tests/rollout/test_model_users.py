@@ -24,6 +24,7 @@ from turnwise.rollout.episode import play, player
 from turnwise.rollout.simulated_user import GREETING
 from turnwise.rollout.user_samplers import EndpointSampler
 from turnwise.runtime.chat_endpoint import EndpointAccount, EndpointPatience
+from turnwise.runtime.redaction import Redaction
 from turnwise.runtime.text_cache import TextCache
 from turnwise.types import (
     END_WORD,
@@ -51,7 +52,7 @@ def says(text: str) -> Sent:
 def user_of(url: str, *, key: str = "", **stores: Any) -> tuple[SimulatedUser, EndpointSampler]:
     sampler = EndpointSampler(EndpointAccount(url, "anna", key), QUICK)
     sampler.name = "anna at http://127.0.0.1"  # without the port, which differs from one server to the next
-    return SimulatedUser(sampler, Sanitiser((), (key,) if key else ()).clean, **stores), sampler
+    return SimulatedUser(sampler, Sanitiser((), Redaction([key])).clean, **stores), sampler
 
 
 @pytest.fixture(scope="module")

@@ -36,5 +36,5 @@ def test_a_log_line_is_short_printable_and_without_keys() -> None:
     keys = {"WANDB_API_KEY": "abcdefgh1234", "WEAVE_TOKEN": "abcdefgh", "X_KEY": "no"}
     text = "no\n\x1b[2J abcdefgh1234 abcdefgh /home/someone " + "x" * 10_000
     line = without_keys(text, keys | {"HOME": "/home/someone"})
-    assert line.startswith("no [2J [removed] [removed] /home/someone x")
+    assert line.startswith("no [2J [redacted] [redacted] /home/someone x")
     assert len(line) < 600

@@ -36,7 +36,7 @@ def test_a_failure_is_recorded_in_words_without_secrets(
     fail_once(tmp_path, "not one", is_failure=False)
     [start] = read_failed_starts(tmp_path)
     assert (start.recipe_file, start.name, start.command) == ("a.toml", "a", "turnwise train a.toml")
-    assert start.error.startswith("no entry with [removed]")
+    assert start.error.startswith("no entry with [redacted]")
     assert "\x1b" not in start.error
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.tracking.sample_run import run_program
+from turnwise.runtime.redaction import Redaction
 from turnwise.tracking.run_log import ON_SCREEN, RunLog
 
 logger = logging.getLogger("turnwise.tests")
@@ -21,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 @contextmanager
 def logging_to(path: Path, *secrets: str) -> Iterator[None]:
-    log = RunLog(path, secrets)
+    log = RunLog(path, Redaction(secrets))
     try:
         yield
     finally:
@@ -51,8 +52,8 @@ def test_secrets_are_removed_from_messages_and_tracebacks(path: Path) -> None:
             logger.exception("with %s", "hunter2hunter2")
     text = path.read_text()
     assert "hunter2" not in text
-    assert "with [removed]" in text
-    assert "ValueError: the key [removed] is wrong" in text
+    assert "with [redacted]" in text
+    assert "ValueError: the key [redacted] is wrong" in text
 
 
 def test_an_exception_in_a_thread_is_logged_and_still_printed(
@@ -77,8 +78,9 @@ def test_the_stack_of_a_crash_in_native_code_is_logged(path: Path) -> None:
     done = run_program(f"""
 import ctypes
 from pathlib import Path
+from turnwise.runtime.redaction import Redaction
 from turnwise.tracking.run_log import RunLog
-log = RunLog(Path({str(path)!r}), ())
+log = RunLog(Path({str(path)!r}), Redaction())
 def crash():
     ctypes.string_at(0)
 crash()

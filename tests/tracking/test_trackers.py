@@ -106,7 +106,7 @@ def test_errors_are_counted_and_logged_once_without_the_key_that_they_quote(
     folder = tracked(tmp_path, own("Failing"), 0, 1, 2)
     log = log_of(folder)
     assert f"tracker {OWN}:Failing: 6 of 10 records lost (6 failed)" in log
-    assert "ConnectionError: 401 for WANDB_API_KEY=[removed] [31mno entry" in log, "one printable line"
+    assert "ConnectionError: 401 for WANDB_API_KEY=[redacted] [31mno entry" in log, "one printable line"
     assert log.count("ConnectionError") == 1
     assert SECRET not in log
     assert len(kept(folder)) == 6, "episodes and evaluation were written"

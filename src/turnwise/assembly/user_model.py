@@ -18,6 +18,7 @@ from turnwise.rollout.user_samplers import EndpointSampler, EngineSampler, UserS
 from turnwise.runtime.addresses import check_token
 from turnwise.runtime.chat_endpoint import EndpointAccount
 from turnwise.runtime.environment import environment, user_folder
+from turnwise.runtime.redaction import Redaction
 from turnwise.runtime.text_cache import TextCache
 from turnwise.types import END_WORD, Cause, Message, Task, Turn
 
@@ -92,10 +93,10 @@ async def open_user_model(
     if not recipe.user.model:
         return None
     sampler: UserSampler
-    secrets: tuple[str, ...] = ()
+    redaction = Redaction()
     if recipe.user.url:
         account = account_of(recipe.user)
-        secrets = (account.key,) if account.key else ()
+        redaction = Redaction([account.key])
         endpoint = EndpointSampler(account)
         exits.push_async_callback(endpoint.close)
         sampler = endpoint
@@ -105,7 +106,7 @@ async def open_user_model(
         sampler = await _engine_sampler(recipe, exits, open_engine)
     return SimulatedUser(
         sampler,
-        Sanitiser(special_tokens, secrets).clean,
+        Sanitiser(special_tokens, redaction).clean,
         cache=None if replies is None else TextCache(replies, "reply of a user"),
         cassette=cassette,
     )

@@ -55,11 +55,11 @@ class Failed(typer.Exit):
 def fail(message: str) -> NoReturn:
     """Print the user's mistake on stderr and exit with code 2; under --debug, print the traceback too."""
     from turnwise.cli.logs import is_debug
+    from turnwise.runtime.environment import known_redaction
     from turnwise.runtime.terminal import printable
-    from turnwise.tracking.environment import known_secrets, redacted
 
     if is_debug() and sys.exc_info()[0] is not None:
-        typer.echo(printable(redacted(traceback.format_exc(), known_secrets())), err=True)
+        typer.echo(printable(known_redaction().redact(traceback.format_exc())), err=True)
     # it may quote a file, a server or a model
     typer.echo(f"turnwise: {printable(message)}", err=True)
     raise Failed(message)

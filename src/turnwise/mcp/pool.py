@@ -24,7 +24,8 @@ from turnwise.mcp.spec import Isolation, ServerSpec
 from turnwise.mcp.stock import ProcessSet, Stock, grouped
 from turnwise.mcp.supply import Holding, Supply
 from turnwise.mcp.toolbox import LeasedToolbox, Readability
-from turnwise.runtime.secret_values import spellings_of
+from turnwise.runtime.environment import known_secrets
+from turnwise.runtime.redaction import Redaction
 from turnwise.types import ServerLoss, Tool
 
 logger = logging.getLogger(__name__)
@@ -53,8 +54,10 @@ class Pool:
         self._specs = {spec.name: spec for spec in specs}
         self._cassette = cassette
         self._is_mending = is_mending
-        secrets = spellings_of(secret for spec in specs for secret in spec.secrets)
-        self._sanitiser = Sanitiser(tuple(special_tokens), secrets)
+        # ours too: a tool may read the user's `.env`, or be given a key through a file
+        secrets = known_secrets().difference(*(spec.public for spec in specs))
+        redaction = Redaction(secrets.union(*(spec.secrets for spec in specs)))
+        self._sanitiser = Sanitiser(tuple(special_tokens), redaction)
         self._readability = Readability(self._sanitiser, max_result_tokens, count_tokens)
         # Starting a server is CPU-bound; two more than there are cores keep them busy during disk reads.
         self._max_spawns = max_spawns or (os.cpu_count() or 1) + 2
@@ -291,7 +294,7 @@ def _clean_schema(schema: Any, sanitiser: Sanitiser, key: str = "") -> Any:
         return {name: _clean_schema(value, sanitiser, name) for name, value in schema.items()}
     if not isinstance(schema, str):
         return schema
-    return sanitiser.clean(schema) if key in ("title", "description") else sanitiser.redact(schema)
+    return sanitiser.clean(schema) if key in ("title", "description") else sanitiser.redaction.redact(schema)
 
 
 def is_offered(tool: Tool, allow: Sequence[str] | None, deny: Sequence[str] = ()) -> bool:

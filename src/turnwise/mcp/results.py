@@ -3,12 +3,12 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import mcp_types as wire
 
-from turnwise.runtime.secret_values import REDACTED
+from turnwise.runtime.redaction import Redaction
 
 TokenCounter = Callable[[str], int]
 
@@ -85,17 +85,16 @@ class Sanitiser:
 
     special_tokens: tuple[str, ...] = ()
     """The tokenizer's special tokens; the usual template tags are always defused."""
-    secrets: tuple[str, ...] = ()
-    """Values that are redacted, longest first."""
+    redaction: Redaction = field(default_factory=Redaction)
 
     def clean(self, text: str) -> str:
-        text = self.redact(text)
+        text = self.redaction.redact(text)
         text = _CONTROLS.sub("", _ANSI.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
         # Hidden characters may have split a secret or a tag, so both are searched for again.
-        text = self.redact(text)
+        text = self.redaction.redact(text)
         seen = _JOINERS.sub("", text)
         if len(seen) < len(text) and self._is_unsafe(seen):
-            text = self.redact(seen)
+            text = self.redaction.redact(seen)
         text = _TEMPLATE_TAGS.sub(lambda match: _SAFE_OPENERS[match.group(0)], text)
         for token in filter(None, self.special_tokens):
             # Only the first character is consumed, so that overlapping tokens are all found.
@@ -104,15 +103,9 @@ class Sanitiser:
             text = re.sub(opener, safe.replace("\\", r"\\"), text) if token in text else text
         return text
 
-    def redact(self, text: str) -> str:
-        """Return the text with its secrets redacted, otherwise unchanged."""
-        for secret in self.secrets:
-            text = text.replace(secret, REDACTED)
-        return text
-
     def _is_unsafe(self, text: str) -> bool:
-        found = any(hidden in text for hidden in (*self.secrets, *filter(None, self.special_tokens)))
-        return found or _TEMPLATE_TAGS.search(text) is not None
+        has_token = any(token in text for token in filter(None, self.special_tokens))
+        return has_token or _TEMPLATE_TAGS.search(text) is not None or self.redaction.is_in(text)
 
 
 _MAX_GUESSES = 6

@@ -152,6 +152,15 @@ class ServerSpec(BaseModel):
     @property
     def secrets(self) -> set[str]:
         """Values in its env, headers, URL and arguments that must not be shown."""
+        return secret_values(self._named_values, also=self.options.secret, never=self.options.public)
+
+    @property
+    def public(self) -> set[str]:
+        """Values that may be shown although their names or looks are those of secrets."""
+        return {value for name, value in self._named_values.items() if name in self.options.public}
+
+    @property
+    def _named_values(self) -> dict[str, str]:
         given = {"url": self.url or "", **self.headers, **self.env}
         for number, (argument, following) in enumerate(itertools.pairwise((*self.args, ""))):
             name, is_assigned, value = argument.partition("=")
@@ -160,7 +169,7 @@ class ServerSpec(BaseModel):
                 given[name] = value or following
             elif not is_flag:
                 given[f"args[{number}]"] = argument
-        return secret_values(given, also=self.options.secret, never=self.options.public)
+        return given
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,9 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 
+from turnwise.runtime.redaction import Redaction
+from turnwise.runtime.secret_values import environment_secrets
+
 
 def dotenv_variables(directory: Path | None = None) -> dict[str, str]:
     """The variables of `.env` in the directory and in its parent; the directory's take precedence."""
@@ -19,6 +22,17 @@ def dotenv_variables(directory: Path | None = None) -> dict[str, str]:
 def environment(directory: Path | None = None) -> dict[str, str]:
     """Our environment, with defaults from `.env`: an exported variable takes precedence."""
     return {**dotenv_variables(directory), **os.environ}
+
+
+def known_secrets() -> set[str]:
+    """The secrets in the environment and in `.env`, here and in the parent directory."""
+    # both: a variable that we were given may hide another value in the file
+    return environment_secrets(dotenv_variables()) | environment_secrets(os.environ)
+
+
+def known_redaction() -> Redaction:
+    """Removes the known secrets from what is written or printed."""
+    return Redaction(known_secrets())
 
 
 def user_folder(variable: str, default: str) -> Path | None:

@@ -1,21 +1,17 @@
-"""Which configured values are secrets, by name or because they look random, and how they may be spelled."""
+"""Which values are secrets, by name or because they look random: configured ones, and those in data."""
 
-import base64
 import itertools
-import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from urllib.parse import quote, unquote
-
-REDACTED = "[redacted]"
-"""The replacement for a secret."""
+from collections.abc import Collection, Iterator, Mapping
+from urllib.parse import unquote
 
 MIN_SECRET_CHARS = 6
 """Shorter values are not redacted: they also occur in ordinary text."""
 
+_PASSWORDS = {"password", "passwords", "passwd", "pass", "pwd", "passphrase", "passcode"}
 _SECRET_WORDS = {
+    *_PASSWORDS,
     *("key", "keys", "apikey", "token", "tokens", "secret", "secrets", "pat", "jwt", "otp", "bearer"),
-    *("password", "passwords", "passwd", "pass", "pwd", "passphrase", "passcode"),
     *("auth", "authorization", "credential", "credentials", "cookie", "session", "signature"),
     *("private", "webhook", "dsn"),
 }
@@ -46,6 +42,22 @@ _KNOWN_KEY = re.compile(
     r"|eyJ)[-_A-Za-z.]*[0-9][-_A-Za-z0-9.]*"
 )
 _KNOWN_KEY_CHARS = 10
+_KEY_IN_DATA = re.compile(
+    r"(?<![A-Za-z0-9])(?:(?:sk|pk|rk|hf|tvly|npm|shpat|dop_v1|gh[pousr]|github_pat|glpat|xox[abeprs]|xapp)[-_]"
+    r"|AKIA|ASIA|AIza|eyJ)[-_A-Za-z0-9.]{12,512}"
+)
+_LEAST_DIGITS = 3
+_LOGIN_IN_DATA = re.compile(
+    r"(?<![a-zA-Z0-9+.-])[a-zA-Z][a-zA-Z0-9+.-]{0,30}://[^/?#\s:@]{0,256}:([^/?#\s@]{1,256})@"
+)
+_LINE_OF_KEY = re.compile(r"[A-Za-z0-9+/=]{10,}")
+_ASSIGNED = re.compile(
+    r"""(?<![\w-])([A-Za-z][\w.-]{1,63})\\?["']?[ \t]{0,4}[:=][ \t]{0,4}\\?["']?"""
+    r"""(?:(?:Bearer|Basic|Token) )?"""
+    r"""([^\s"'\\,;&<>|]{6,1024})"""
+)
+"""`name: value` and `name=value`, in JSON also inside a string."""
+_WORD = re.compile(r"[^\W\d_]+(?:[-_. ][^\W\d_]+)*")
 _HEX = re.compile(r"[0-9a-fA-F]{32,}")
 
 
@@ -62,20 +74,73 @@ def secret_values(
 ) -> set[str]:
     """The secrets among named values. Names in `also` always hold one, those in `never` are skipped."""
     found: set[str] = set()
+    shown = {value.lower() for name, value in named.items() if not is_secret_name(name) and name not in also}
     for name, value in named.items():
         if name in never:
             continue
         found.update(_parts(value))
-        if name in also or (is_secret_name(name) and not _is_plain(value)) or _URL_LOGIN.match(value):
+        is_named = is_secret_name(name) and not _is_plain(value) and not _says_nothing(name, value, shown)
+        if name in also or is_named or _URL_LOGIN.match(value):
             found.add(value)
     return {secret for secret in found if len(secret) >= MIN_SECRET_CHARS}
 
 
-def spellings_of(secrets: Iterable[str]) -> tuple[str, ...]:
-    """Every usual spelling of these values (quoted, escaped, hex, Base64), longest first."""
-    # a secret that is part of REDACTED would be found in every replacement again
-    spelled = {spelling for secret in secrets if secret not in REDACTED for spelling in _spellings(secret)}
-    return tuple(sorted(spelled, key=lambda secret: (-len(secret), secret)))
+def environment_secrets(variables: Mapping[str, str]) -> set[str]:
+    """The secrets among variables that we were started with: those of secret names.
+
+    DESKTOP_SESSION=ubuntu is ordinary: a plain word needs a name that ends in `key`, `password` and the like.
+    """
+    named = {
+        name: value
+        for name, value in variables.items()
+        if is_secret_name(name) and (_names_plain_secret(name) or not _WORD.fullmatch(value))
+    }
+    return secret_values(named)
+
+
+def secrets_in_data(text: str) -> set[str]:
+    """The secrets in what a tool answered: keys of known formats, logins, and what a name says is secret.
+
+    Data is full of hashes and ids, so what only looks random is not a secret here.
+    """
+    found = {key for key in _KEY_IN_DATA.findall(text) if sum(map(str.isdigit, key)) >= _LEAST_DIGITS}
+    found.update(_LOGIN_IN_DATA.findall(text))
+    for part in text.split("PRIVATE KEY-----")[1:]:
+        block, end, _ = part.partition("-----END")
+        found.update(_LINE_OF_KEY.findall(block) if end else ())
+    found.update(value for name, value in _ASSIGNED.findall(text) if is_secret_field(name, value))
+    return {secret for secret in found if len(secret) >= MIN_SECRET_CHARS}
+
+
+def is_secret_field(name: str, value: str) -> bool:
+    """Whether a field of data is a secret: its name says so, and its value is no ordinary one."""
+    if len(value) < MIN_SECRET_CHARS or not is_secret_name(name) or _is_plain(value):
+        return False
+    if _last_word(name) in _PASSWORDS or any(_random_parts(value)):
+        return True
+    has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    # not a bare `key`, which is what records are called: PROJ-123
+    return has_both and len(value) >= _KNOWN_KEY_CHARS and _joined(name).endswith(_SECRET_ENDINGS)
+
+
+def _names_plain_secret(name: str) -> bool:
+    """Whether a name ends in a word for a secret, so that its value may be a plain word."""
+    return _joined(name).endswith((*_SECRET_ENDINGS, "key")) or _last_word(name) in _PASSWORDS
+
+
+def _joined(name: str) -> str:
+    return "".join(_WORDS.findall(name)).lower()
+
+
+def _last_word(name: str) -> str:
+    return next((word.lower() for word in reversed(_WORDS.findall(name))), "")
+
+
+def _says_nothing(name: str, value: str, shown: Collection[str]) -> bool:
+    """Whether a value is a word that is no secret: it is in the open elsewhere, or its own name says it."""
+    if not _WORD.fullmatch(value):
+        return False
+    return value.lower() in shown or _joined(value) in _joined(name)
 
 
 def _is_plain(value: str) -> bool:
@@ -120,29 +185,3 @@ def _looks_random(piece: str) -> bool:
     num_changes = sum(one != other for one, other in itertools.pairwise(kinds))
     least_changes, least_chars = (4, 10) if len(set(kinds)) == 3 else (6, 16)
     return num_digits >= 3 and num_changes >= least_changes and len(kinds) >= least_chars
-
-
-def _spellings(secret: str) -> set[str]:
-    raw = secret.encode("utf-8", "surrogatepass")
-    quoted = quote(raw, safe="")
-    spellings = {
-        secret,
-        quoted,
-        quoted.replace("%20", "+"),
-        _lower_escapes(quoted),
-        raw.hex(),
-        raw.hex().upper(),
-    }
-    for is_ascii in (True, False):
-        escaped = json.dumps(secret, ensure_ascii=is_ascii)[1:-1]
-        spellings |= {escaped, escaped.replace("/", "\\/")}
-    for num_before in range(3):
-        # Base64 of a longer text with the secret inside: only the characters that depend on no other bits
-        encoded = base64.b64encode(b"\0" * num_before + raw).decode()
-        aligned = encoded[-(-num_before * 8 // 6) : (num_before + len(raw)) * 8 // 6]
-        spellings |= {aligned, aligned.replace("+", "-").replace("/", "_")}
-    return spellings
-
-
-def _lower_escapes(quoted: str) -> str:
-    return re.sub(r"%[0-9A-F]{2}", lambda match: match.group(0).lower(), quoted)

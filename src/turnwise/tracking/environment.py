@@ -2,11 +2,12 @@
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from turnwise.runtime.environment import dotenv_variables
-from turnwise.runtime.secret_values import is_secret_name, secret_values
+from turnwise.runtime.redaction import Redaction
+from turnwise.runtime.secret_values import environment_secrets, is_secret_name
 
 _OF_TRACKERS = ("WANDB_", "WEAVE_", "WF_", "TRACKIO_", "HF_", "HUGGING_FACE_")
 _MAX_CHARS = 500
@@ -30,26 +31,9 @@ def for_tracker(given: Mapping[str, str]) -> dict[str, str]:
     return {"WANDB_ERROR_REPORTING": "false", **kept, "PYTHONPATH": paths}
 
 
-def known_secrets() -> list[str]:
-    """The secret values in the environment and in `.env`, here and in the parent directory."""
-    return secrets_in({**dotenv_variables(), **os.environ})
-
-
-def secrets_in(given: Mapping[str, str]) -> list[str]:
-    """The values of variables with secret names, longest first, since one may be part of another."""
-    named = {name: value for name, value in given.items() if is_secret_name(name)}
-    return sorted(secret_values(named), key=len, reverse=True)
-
-
-def redacted(text: str, secrets: Iterable[str]) -> str:
-    for secret in secrets:
-        text = text.replace(secret, "[removed]")
-    return text
-
-
 def without_keys(text: str, given: Mapping[str, str]) -> str:
     """One line for a log, at most 500 characters, without secrets that a library may have quoted."""
-    text = redacted(text, secrets_in(given))
+    text = Redaction(environment_secrets(given)).redact(text)
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= _MAX_CHARS else f"{line[:_MAX_CHARS]} …"
 

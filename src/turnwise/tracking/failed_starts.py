@@ -13,9 +13,9 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from turnwise.runtime.environment import known_redaction
 from turnwise.runtime.regular_files import Damaged, open_to_append, read_bytes
 from turnwise.runtime.terminal import printable
-from turnwise.tracking.environment import known_secrets, redacted
 from turnwise.tracking.folder import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -88,10 +88,10 @@ def read_failed_starts(runs: Path) -> list[FailedStart]:
 
 def _append(path: Path, start: FailedStart) -> None:
     """Append the line and drop the oldest beyond MAX_STARTS. A failure is logged: the start has its own."""
-    secrets = known_secrets()
+    redaction = known_redaction()
 
     def shown_text(text: str) -> str:
-        return printable(redacted(text, secrets)).encode(errors="replace").decode()
+        return printable(redaction.redact(text)).encode(errors="replace").decode()
 
     line = json.dumps(asdict(_short(_with_texts(start, shown_text)))).encode()
     try:

@@ -27,11 +27,11 @@ from typing import Any, Self
 
 from turnwise.config import Recipe, stored_recipe
 from turnwise.runtime.atomic_write import write_json
+from turnwise.runtime.environment import known_redaction
 from turnwise.runtime.regular_files import Damaged, names_in, read_table
 from turnwise.runtime.terminal import printable
 from turnwise.runtime.tree_removal import remove_tree
 from turnwise.tracking.ending import Ending, read_ending, write_ending
-from turnwise.tracking.environment import known_secrets, redacted
 from turnwise.tracking.json_lines import Lines
 from turnwise.tracking.lock import Lock
 from turnwise.tracking.run_log import RunLog
@@ -58,7 +58,7 @@ class RunFolder:
         self._is_first = False
         self._is_other_rank = is_other_rank
         self._lines = Lines(path / "metrics.jsonl") if lock is not None else None
-        self._log = RunLog(path / "training.log", known_secrets()) if lock is not None else None
+        self._log = RunLog(path / "training.log", known_redaction()) if lock is not None else None
         self.trackers = NO_TRACKERS
 
     @classmethod
@@ -215,7 +215,8 @@ class RunFolder:
         """
         if self._is_other_rank and (self._ended.exists() or not self.path.exists()):
             return
-        why, trace = (printable(redacted(text, known_secrets())) for text in (ending.why, ending.traceback))
+        redaction = known_redaction()
+        why, trace = (printable(redaction.redact(text)) for text in (ending.why, ending.traceback))
         write_ending(self._ended, replace(ending, why=why, traceback=trace))
 
     @property

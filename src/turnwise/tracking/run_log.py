@@ -4,12 +4,11 @@ import faulthandler
 import io
 import logging
 import threading
-from collections.abc import Iterable
 from pathlib import Path
 
+from turnwise.runtime.redaction import Redaction
 from turnwise.runtime.regular_files import open_to_append
 from turnwise.runtime.terminal import printable
-from turnwise.tracking.environment import redacted
 
 ON_SCREEN = {"is_on_screen": True}
 """The `extra` of a log record that the terminal shows anyway: it goes to the file, not to stderr."""
@@ -28,10 +27,10 @@ class RunLog:
     SIGABRT), unless faulthandler was enabled before.
     """
 
-    def __init__(self, path: Path, secrets: Iterable[str]) -> None:
+    def __init__(self, path: Path, redaction: Redaction) -> None:
         self._stream = io.TextIOWrapper(io.BufferedWriter(open_to_append(path)), encoding="utf-8")
         self._handler = logging.StreamHandler(self._stream)
-        self._handler.setFormatter(_Formatter(secrets))
+        self._handler.setFormatter(_Formatter(redaction))
         package = logging.getLogger("turnwise")
         package.addHandler(self._handler)
         if package.level == logging.NOTSET:
@@ -66,9 +65,9 @@ class _Formatter(logging.Formatter):
     Lines after the first are indented, so that text of a model or a server cannot pass for a log entry.
     """
 
-    def __init__(self, secrets: Iterable[str]) -> None:
+    def __init__(self, redaction: Redaction) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S %z")
-        self._secrets = tuple(secrets)
+        self._redaction = redaction
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the library's name)
         if not is_on_screen(record):
@@ -76,4 +75,4 @@ class _Formatter(logging.Formatter):
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        return printable(redacted(super().format(record), self._secrets)).replace("\n", "\n    ")
+        return printable(self._redaction.redact(super().format(record))).replace("\n", "\n    ")
