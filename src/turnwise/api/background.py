@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from types import FrameType
 from typing import Any, TypeVar
 
-from turnwise.run.stopping import SIGNALS, Stopping
+from turnwise.run.stopping import Stopping, signals_heard
 
 Result = TypeVar("Result")
 
@@ -20,18 +20,18 @@ Result = TypeVar("Result")
 def run_in_thread(work: Callable[[], Awaitable[Result]], stopping: Stopping | None = None) -> Result:
     """Return the result of `work()`.
 
-    Ctrl-C and SIGTERM are requests to `stopping`; without it they end the work at once. Work that was ended
-    at once raises KeyboardInterrupt.
+    Ctrl-C, SIGTERM and SIGHUP are requests to `stopping`; without it they end the work at once. Work that was
+    ended at once raises KeyboardInterrupt.
     """
-    ready: Future[Callable[[str], None]] = Future()
+    ready: Future[Callable[[signal.Signals], None]] = Future()
     done: Future[Result] = Future()
 
     async def main() -> Result:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 
-        def request(name: str) -> None:
-            action = task.cancel if stopping is None else (lambda: stopping.ask(name))
+        def request(number: signal.Signals) -> None:
+            action = task.cancel if stopping is None else (lambda: stopping.hear(number))
             with contextlib.suppress(RuntimeError):  # the loop is closed: the work has just ended
                 loop.call_soon_threadsafe(action)
 
@@ -44,8 +44,8 @@ def run_in_thread(work: Callable[[], Awaitable[Result]], stopping: Stopping | No
         except BaseException as error:  # noqa: BLE001 (raised in the waiting thread)
             done.set_exception(error)
 
-    def heard(name: str) -> None:
-        ready.add_done_callback(lambda request: request.result()(name))  # at once if the loop runs already
+    def heard(number: signal.Signals) -> None:
+        ready.add_done_callback(lambda request: request.result()(number))  # at once if the loop runs already
 
     thread = threading.Thread(target=target, name="turnwise", daemon=True)
     with _signals(heard):
@@ -58,16 +58,16 @@ def run_in_thread(work: Callable[[], Awaitable[Result]], stopping: Stopping | No
 
 
 @contextlib.contextmanager
-def _signals(request: Callable[[str], None]) -> Iterator[None]:
+def _signals(request: Callable[[signal.Signals], None]) -> Iterator[None]:
     """Pass signals to `request` while the block runs; Python delivers them to the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def heard(number: int, _frame: FrameType | None) -> None:
-        request(SIGNALS[signal.Signals(number)])
+        request(signal.Signals(number))
 
-    before: dict[signal.Signals, Any] = {number: signal.signal(number, heard) for number in SIGNALS}
+    before: dict[signal.Signals, Any] = {number: signal.signal(number, heard) for number in signals_heard()}
     try:
         yield
     finally:

@@ -55,8 +55,9 @@ def train(
 ) -> Run:
     """Train a policy by playing tasks with real tools, and return its run.
 
-    Ctrl-C finishes the step, saves and returns; `Run.ended` says why it ended. A second Ctrl-C stops at once
-    and raises KeyboardInterrupt. It also works inside a running event loop, such as a notebook's.
+    Ctrl-C finishes the step, saves and returns, and so do a closed terminal and a broken pipe; `Run.ended`
+    says why it ended. A second Ctrl-C stops at once and raises KeyboardInterrupt. It also works inside a
+    running event loop, such as a notebook's.
 
     recipe: a file (TOML) or a `Recipe`; the defaults if absent.
     model: a folder or a name on the hub; `model.path` of the recipe.

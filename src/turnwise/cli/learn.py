@@ -52,13 +52,14 @@ def train(
 ) -> None:
     """Train a policy by playing tasks with real tools. The recipe chooses GRPO, PPO or a variant.
 
-    Ctrl-C finishes the step, saves and says how to resume; a second one stops at once.
+    Ctrl-C finishes the step, saves and says how to resume; a second one stops at once. A closed terminal and
+    a broken pipe end it like the first Ctrl-C; under nohup it goes on.
 
     Several processes: `--processes N`, or under torchrun or accelerate launch; see docs/guides/scaling.md.
 
     Exit codes: 0 all steps are done; 1 an unexpected error, or --dry-run found a problem; 2 a mistake in the
-    recipe or the setup, or infrastructure that is down; 3 it ended early, after Ctrl-C or by an alarm, and
-    can be resumed; 130 a second Ctrl-C.
+    recipe or the setup, or infrastructure that is down; 3 it ended early, after Ctrl-C, a closed terminal or
+    a broken pipe, or by an alarm, and can be resumed; 130 a second Ctrl-C.
 
     Example: turnwise train cpu --set run.num_steps=20
     """

@@ -36,7 +36,8 @@ class RunConfig(BaseModel):
     max_staleness: int = Field(default=1, ge=1)
     """async: maximum number of weight versions between sampling a batch and its update."""
     checkpoint_every: int = Field(default=10, ge=1)
-    """Steps between checkpoints; one is always written at the end."""
+    """Steps between checkpoints. One is also written at the end, and about every five minutes if saving then
+    takes at most 2% of the time."""
     keep_checkpoints: int = Field(default=2, ge=1)
     """Number of latest checkpoints to keep, in addition to the best on validation."""
 

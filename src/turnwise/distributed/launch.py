@@ -21,7 +21,7 @@ LIFELINE = "TURNWISE_LIFELINE"
 GRACE_SECONDS = 20.0
 """Time for the other processes to end by themselves after one has failed, and again after SIGTERM."""
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def is_launched() -> bool:
@@ -89,7 +89,8 @@ def _forwarded_signals(processes: "Sequence[subprocess.Popen[bytes]]") -> Iterat
         for process in processes:
             _send(process, number)
 
-    previous = {number: signal.signal(number, forward) for number in _SIGNALS}
+    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()  # by nohup
+    previous = {number: signal.signal(number, forward) for number in _SIGNALS if number not in ignored}
     try:
         yield
     finally:

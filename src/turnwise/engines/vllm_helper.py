@@ -80,12 +80,13 @@ def fork_from_helper() -> None:
 
 @contextlib.contextmanager
 def interrupts_blocked() -> Iterator[None]:
-    """Start processes that do not receive Ctrl-C: a terminal sends it to all, but only this one handles it.
+    """Start processes that receive no Ctrl-C and no hang-up: a terminal sends them to all processes, but
+    only this one handles them.
 
     multiprocessing's resource tracker must run before, because starting it unblocks the signal.
     """
     resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:

@@ -83,8 +83,8 @@ class Screen:
     def resumed(self, num_done: int) -> None:
         self.say(f"resumed after step {num_done}")
 
-    def stopping(self) -> None:
-        self.say("finishing this step, then saving; Ctrl-C again stops at once", "yellow")
+    def stopping(self, why: str) -> None:
+        self.say(f"{why}: finishing this step, then saving; a second Ctrl-C stops at once", "yellow")
 
     def playing(self, progress: Progress, num_episodes: int) -> AbstractAsyncContextManager[None]:
         """Show the progress of episodes while the block runs."""

@@ -2,11 +2,22 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
 
-SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+from turnwise.runtime.lasting_output import lasting_output
+from turnwise.tracking.run_log import ON_SCREEN
+
+logger = logging.getLogger(__name__)
+
+_REQUESTS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+
+
+def signals_heard() -> tuple[signal.Signals, ...]:
+    """The signals that stop a run; a hang-up is not one of them if it is ignored, as under nohup."""
+    return (*_REQUESTS, *(() if _is_hang_up_ignored() else (signal.SIGHUP,)))
 
 
 class Stopping:
@@ -16,16 +27,36 @@ class Stopping:
         self.why = ""
         self.error: Exception | None = None
         """What the caller's own function raised, if that stopped the run."""
-        self._on_first: Callable[[], None] = lambda: None
+        self._is_requested = False
+        self._on_first: Callable[[str], None] = lambda why: None
         self._main: asyncio.Task[object] | None = None
+
+    def hear(self, number: signal.Signals) -> None:
+        """Handle a signal, in the thread of the run's loop."""
+        if number in _REQUESTS:
+            self.ask(_REQUESTS[number])
+        else:
+            self._end_after_step("its terminal was closed (SIGHUP)")
 
     def ask(self, name: str) -> None:
         """Ask the run to stop, in the thread of its loop; the second time its task is cancelled."""
-        if not self.why:
-            self.why = f"you asked it to stop ({name})"
-            self._on_first()
-        elif self._main is not None:
+        if self._is_requested and self._main is not None:
             self._main.cancel()
+        self._is_requested = True
+        self._end_after_step(f"you asked it to stop ({name})")
+
+    def _lose_output(self, what: str) -> None:
+        """Stdout or stderr is gone. Under nohup the run goes on: it is meant to outlive its terminal."""
+        if _is_hang_up_ignored():
+            logger.warning("%s: the run goes on without it, in this log", what, extra=ON_SCREEN)
+        else:
+            self._end_after_step(f"its output is gone ({what})")
+
+    def _end_after_step(self, why: str) -> None:
+        """A closed terminal sends several signals and breaks the pipe, so this never stops a run at once."""
+        if not self.why:
+            self.why = why
+            self._on_first(why)
 
     def attempt(self, function: Callable[[], None], name: str) -> None:
         """Call a function of the user's; if it raises, the run stops after the step and `error` is set."""
@@ -36,18 +67,31 @@ class Stopping:
             self.why = f"{name} raised {type(error).__name__}: {error}"
 
     @contextlib.contextmanager
-    def listening(self, on_first: Callable[[], None]) -> Iterator[None]:
-        """Take requests while the block runs; in the main thread, signals are requests too."""
+    def listening(self, on_first: Callable[[str], None]) -> Iterator[None]:
+        """Take requests while the block runs: signals, in the main thread, and the loss of stdout or stderr.
+
+        `on_first` is called with the reason of the first.
+        """
         loop = asyncio.get_running_loop()
         self._on_first, self._main = on_first, asyncio.current_task()
         assert self._main is not None, "called from a coroutine"
+
+        def lost(what: str) -> None:  # called while the stream is locked: nothing may be printed here
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the run has just ended
+                loop.call_soon_threadsafe(self._lose_output, what)
+
         is_main_thread = threading.current_thread() is threading.main_thread()
-        heard = SIGNALS if is_main_thread else {}  # Python delivers signals to the main thread only
-        for number, name in heard.items():
-            loop.add_signal_handler(number, self.ask, name)
+        heard = signals_heard() if is_main_thread else ()  # Python delivers signals to the main thread only
+        for number in heard:
+            loop.add_signal_handler(number, self.hear, number)
         try:
-            yield
+            with lasting_output(lost):
+                yield
         finally:
-            self._on_first, self._main = (lambda: None), None
+            self._on_first, self._main = (lambda why: None), None
             for number in heard:
                 loop.remove_signal_handler(number)
+
+
+def _is_hang_up_ignored() -> bool:
+    return signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

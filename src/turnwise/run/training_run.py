@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +39,7 @@ from turnwise.run.figures import (
 )
 from turnwise.run.progress import RunProgress, progress_of
 from turnwise.run.publishing import Publishing
+from turnwise.run.save_clock import SaveClock
 from turnwise.run.screen import Screen
 from turnwise.run.start_up import Phases, load_during_start
 from turnwise.runtime.atomic_write import write_atomically
@@ -92,6 +94,7 @@ class TrainingRun:
         self.lessons = lessons
         self.screen = screen
         self.publishing = Publishing(self._publish, is_concurrent=self._publishes_concurrently)
+        self._save_clock = SaveClock()
         self._writers: dict[int, TrajectoryWriter] = {}
         self._num_openings: dict[str, int] = {}
 
@@ -314,15 +317,19 @@ class TrainingRun:
     def is_save_due(self, progress: RunProgress) -> bool:
         is_last = progress.next_step == self.recipe.run.num_steps
         is_best = progress.best_step == progress.next_step
-        return is_last or is_best or progress.next_step % self.recipe.run.checkpoint_every == 0
+        is_due = first_rank_value(self.ranks, self._save_clock.end_step())  # all ranks save, or none
+        return is_due or is_last or is_best or progress.next_step % self.recipe.run.checkpoint_every == 0
 
     def save(self, progress: RunProgress) -> None:
+        started = time.monotonic()
         facts = {"standing": progress.as_json(), "trainer": self.trainer.facts()}
         place, tensors = self.folder.checkpoints, self.trainer.tensors()
         checkpoint.save(place, progress.next_step, tensors, facts, self.ranks)
-        logger.info("saved a checkpoint after step %d", progress.next_step)
         if is_first(self.ranks):
             checkpoint.prune(place, self.recipe.run.keep_checkpoints, progress.best_step)
+        seconds = time.monotonic() - started
+        self._save_clock.end_save(seconds)
+        logger.info("saved a checkpoint after step %d in %.1f s", progress.next_step, seconds)
 
     @contextlib.contextmanager
     def saving_if_lost(self, progress: RunProgress) -> Iterator[None]:

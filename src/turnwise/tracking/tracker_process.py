@@ -26,7 +26,8 @@ def main() -> None:
     lines, answers = _own_pipes()
     os.umask(0o077)  # a library's files in the run's folder are as private as the run's own
     os.nice(10)  # on a small machine the training needs the cores
-    for number in (signal.SIGINT, signal.SIGTERM):  # from a terminal or a scheduler: the run ends us
+    # from a terminal or a scheduler: the run ends us
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     start = _START.validate_python(json.loads(lines.readline()))
     watching = (os.getppid(), start.config.close_seconds)
