@@ -50,7 +50,7 @@ STDIO_FAULTS = (
     "floods stderr",
     "out of memory",
 )
-START_FAULTS = ("dies at start", "starts late", "disk full")
+START_FAULTS = ("dies at start", "starts late")
 HTTP_FAULTS = (
     "HTTP 429",
     "HTTP 503",
@@ -96,7 +96,7 @@ def servers(folder: Path, seed: int, rates: Rates, turnwise: str) -> Iterator[Pa
     with contextlib.ExitStack() as opened:
         blocks: dict[str, Any] = {}
         for name in OUR_STDIO:
-            faults = Settings(name, str(folder), seed, rates.own, STDIO_FAULTS, rates.start, START_FAULTS[:2])
+            faults = Settings(name, str(folder), seed, rates.own, STDIO_FAULTS, rates.start, START_FAULTS)
             blocks[name] = _block(faults, [turnwise, "serve", name])
         for name in THIRD_PARTY_STDIO:
             faults = Settings(

@@ -18,23 +18,10 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from plan import MAX_MESSAGE_BYTES, TIMEOUT_SECONDS, WRITERS, Ledger, Plan, Settings, next_process
+from plan import MAX_MESSAGE_BYTES, TIMEOUT_SECONDS, Ledger, Plan, Settings, next_process
 
 LATE_SECONDS = 0.7
 _JUNK = b"junk " * 1_000 + b"\n"
-_FULL_DISK = """
-set -e
-copy=$(mktemp -d) directory=$1
-shift
-cp -a "$directory/." "$copy"
-mount -t tmpfs -o size=4m tmpfs "$directory"
-cp -a "$copy/." "$directory"
-rm -r "$copy"
-cat /dev/zero > "$directory/.filler" 2>/dev/null || true
-cd "$directory"
-exec "$@"
-"""
-"""Runs a server whose directory is a small tmpfs with not one byte left."""
 
 
 class Proxy:
@@ -69,19 +56,6 @@ class Proxy:
         if self._start_fault == "starts late":
             self._ledger.fault(self._start_fault, None, self._name)
             time.sleep(2 * LATE_SECONDS)
-        if self._start_fault == "disk full":
-            as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-            command = [
-                "unshare",
-                *as_root,
-                "--mount",
-                "sh",
-                "-c",
-                _FULL_DISK,
-                "sh",
-                str(Path.cwd()),
-                *command,
-            ]
         setpriv = shutil.which("setpriv")
         alone = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
         return subprocess.Popen([*alone, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -92,8 +66,6 @@ class Proxy:
             self._give(line)
             return
         fault = self._plan.at_call()
-        if self._start_fault == "disk full" and request["params"]["name"] in WRITERS:
-            fault, self._start_fault = "disk full", None
         if fault is not None:
             self._ledger.fault(fault, request, self._name)
         if fault not in ("killed before the call", "hangs"):

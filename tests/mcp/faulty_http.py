@@ -112,6 +112,10 @@ class Handler(BaseHTTPRequestHandler):
             refusal = {"code": -32603, "message": f"refused with {times}"}
             body = json.dumps({"jsonrpc": "2.0", "id": number, "error": refusal})
             self.reply(times, body.encode(), JSON)
+        elif what in ("odd", "odd stream"):  # half an emoji, and bytes that are not UTF-8
+            body = self.message(number, text("odd")).replace(b"odd", b"\\ud83d\xff")
+            is_stream = what == "odd stream"
+            self.reply(200, b"data: %b\n\n" % body if is_stream else body, STREAM if is_stream else JSON)
         elif what in ("gzip", "br"):
             body = gzip.compress(self.message(number, text("fine" * times)))
             self.reply(200, body, JSON, content_encoding=what)

@@ -171,11 +171,26 @@ async def test_errors_of_the_tool_are_the_models_and_unreadable_replies_are_infr
             # -32000 is also the SDK's code for a closed connection: a live server means the tool's error.
             ("do", {"what": "rpc_error", "code": -32000}, model),
             ("do", {"what": "rpc_error", "code": -32001}, model),
-            ("write", {"what": "full_disk"}, (Cause.UPSTREAM, Fault.INFRA)),
-            ("write", {"what": "rpc_full_disk"}, (Cause.UPSTREAM, Fault.INFRA)),
         ):
             result = await ask(toolbox, tool, **what)
             assert (result.cause, result.fault) == expected, (what, result)
+
+
+ODD_VALUES = {
+    "half an emoji": ({"value": b"\\ud83d!".hex(), "is_text": True}, "\ufffd!"),
+    "bytes that are not UTF-8": ({"value": b"\xff\xfe!".hex(), "is_text": True}, "\ufffd\ufffd!"),
+    "400 levels": ({"value": b"[".hex(), "rest": b"]".hex(), "times": 400}, "[[[["),
+    "100,000 levels": ({"value": b"[".hex(), "rest": b"]".hex(), "times": 100_000}, "[[[["),
+    "6,000 digits": ({"value": b"7".hex(), "times": 6_000}, "7777"),
+}
+
+
+@pytest.mark.parametrize("what", ODD_VALUES)
+async def test_values_that_strict_parsers_refuse_are_results_and_no_faults(what: str) -> None:
+    arguments, shown = ODD_VALUES[what]
+    async with faulty_lease() as toolbox:
+        result = await do(toolbox, "raw", **arguments)
+        assert (result.cause, shown in result.content) == (Cause.OK, True), result.content[:200]
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,13 @@ async def test_an_http_fault_is_infrastructure_and_its_message_says_what_it_was(
             assert (await do(pool)).content == "fine", f"not served after {what}"
 
 
+@pytest.mark.parametrize("what", ["odd", "odd stream"])
+async def test_text_that_strict_parsers_refuse_is_a_result_and_no_fault(what: str) -> None:
+    async with pool_on(timeout_seconds=5) as pool:
+        result = await do(pool, what=what)
+        assert (result.cause, result.content) == (Cause.OK, "\ufffd\ufffd")
+
+
 async def test_of_errors_with_a_json_rpc_body_only_a_400_is_the_fault_of_the_model() -> None:
     """Servers put a JSON-RPC error into every refusal, also where the call was right."""
     async with pool_on(num_retries=0, breaker_failures=1_000, patience_seconds=0) as pool:

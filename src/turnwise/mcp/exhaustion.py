@@ -1,34 +1,52 @@
-"""Tell an error about the server's machine (disk full, no memory left) from an error about the call.
+"""Whether a server's disk is full, as its file system says: an error's text may be the model's own words.
 
 A server on a full disk answers every call with an error, and MCP has no field for whose fault that is. Scored
 as the model's mistake, a full disk would teach the model not to use the tool.
 """
 
-import json
-import re
-from collections.abc import Mapping
-from typing import Any
+import os
+from collections.abc import Sequence
+from pathlib import Path
 
-_SIGNS = re.compile(
-    r"\bENOSPC\b|no space left on device"
-    r"|\bEDQUOT\b|disk quota exceeded"
-    r"|database or disk is full"
-    r"|\bENOMEM\b|cannot allocate memory"
-    r"|\bE[MN]FILE\b|too many open files",
-    re.IGNORECASE,
-)
-_PLAIN_ERROR = re.compile(r"\s*(?:\w+ ){0,3}(?:error|failed)\b", re.IGNORECASE)
-_MAX_PLAIN_CHARS = 300
+_MIN_FREE_BYTES = 4 << 20
+_MIN_FREE_FILES = 16
 
 
-def is_exhausted(text: str, arguments: Mapping[str, Any], *, is_error: bool, is_read_only: bool) -> bool:
-    """Return whether an answer says that the server ran out of disk, memory or open files.
+def is_full(folders: Sequence[Path], own: Path | None = None) -> bool:
+    """Return whether the file system of one of the folders is full, even without what is below `own`.
 
-    Some servers report errors as plain results. Those count only if they are short, begin like an error, and
-    come from a tool that may write: what a tool reads may be a log of some other full disk. A message that
-    also occurs in the call's own arguments is an echo of the model's words.
+    `own`: what the episode itself has written. A disk that it filled is the model's fault.
     """
-    if not is_error and (is_read_only or len(text) > _MAX_PLAIN_CHARS or not _PLAIN_ERROR.match(text)):
+    full = [folder for folder in folders if _lacks_room(folder, 0, 0)]
+    if not full:
         return False
-    sign = _SIGNS.search(text)
-    return sign is not None and sign[0].lower() not in json.dumps(arguments, ensure_ascii=False).lower()
+    num_bytes, num_files = _size(own) if own is not None else (0, 0)
+    return any(_lacks_room(folder, num_bytes, num_files) for folder in full)
+
+
+def _lacks_room(folder: Path, more_bytes: int, more_files: int) -> bool:
+    try:
+        system = os.statvfs(folder)
+    except OSError:  # removed meanwhile
+        return False
+    free_bytes = system.f_bavail * system.f_frsize + more_bytes
+    # A file system without a fixed number of files, such as btrfs, says 0 of 0.
+    has_files = not system.f_files or system.f_favail + more_files >= _MIN_FREE_FILES
+    return free_bytes < _MIN_FREE_BYTES or not has_files
+
+
+def _size(folder: Path) -> tuple[int, int]:
+    """Return the bytes and the number of the files below the folder."""
+    num_bytes = num_files = 0
+    waiting = [str(folder)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    num_files += 1
+                    num_bytes += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError:  # removed meanwhile, or too deep for a path
+            continue
+    return num_bytes, num_files

@@ -24,6 +24,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from turnwise.mcp.private_folders import Namespace
+from turnwise.mcp.replies import read_message
 from turnwise.runtime.line_splitter import BoundedLine, LineSplitter
 
 logger = logging.getLogger(__name__)
@@ -183,7 +184,7 @@ def _parse(line: BoundedLine) -> wire.JSONRPCMessage | None:
         return None
     if not line.is_cut:
         try:
-            return wire.jsonrpc_message_adapter.validate_json(line.data, by_name=False)
+            return read_message(line.data)
         except ValueError:
             pass
     match = _ID_FIRST.search(line.data) or _ID_LAST.search(line.data)

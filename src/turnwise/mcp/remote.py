@@ -18,6 +18,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
 from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE
+from turnwise.mcp.replies import readable
 from turnwise.runtime.retry_after import retry_after_seconds
 
 NOT_SENT_CODE = -32911
@@ -75,7 +76,7 @@ class _TypedFaults(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method != "POST":
             response = await self._inner.handle_async_request(request)
-            return await _uncompressed_stream(request, response)
+            return await _uncompressed_stream(request, response, self._max_message_bytes)
         # The SDK takes any error to `server/discover` for a server of the older protocol and falls back to
         # `initialize`. After an outage that would hide what a modern server promises about episodes.
         if self._outage is not None and _INITIALIZE.search(request.content):
@@ -98,7 +99,7 @@ class _TypedFaults(httpx2.AsyncBaseTransport):
     async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         status, kind = response.status_code, response.headers.get("content-type", "").lower()
         if status == 200 and kind.startswith("text/event-stream"):
-            return await _uncompressed_stream(request, response)
+            return await _uncompressed_stream(request, response, self._max_message_bytes)
         try:
             body = await self._body(response)
         except _Unreadable as error:
@@ -115,7 +116,7 @@ class _TypedFaults(httpx2.AsyncBaseTransport):
             return _fault(request, UNREADABLE_CODE, f"the reply's content type is {kind[:80] or 'missing'}")
         # As bytes: a header that is not ASCII cannot be written back from text.
         kept = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_THE_BODY]
-        return httpx2.Response(200, headers=kept, content=body, request=request)
+        return httpx2.Response(200, headers=kept, content=readable(body), request=request)
 
     async def _body(self, response: httpx2.Response) -> bytes:
         """Return the decoded body, of bounded size; some servers compress although asked not to."""
@@ -152,10 +153,41 @@ def _decoder(encoding: str) -> Callable[[bytes, int], bytes]:
     return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32).decompress  # 32: gzip or zlib, as its header says
 
 
-async def _uncompressed_stream(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+class _ReadableEvents(httpx2.AsyncByteStream):
+    """An event stream whose JSON every strict parser reads; a line of more than `max_bytes` is unchanged."""
+
+    def __init__(self, inner: Any, max_bytes: int) -> None:
+        self._inner = inner
+        self._max_bytes = max_bytes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        rest = bytearray()
+        async for chunk in self._inner:
+            start = len(rest)
+            rest += chunk
+            while (end := rest.find(b"\n", start) + 1) or len(rest) > self._max_bytes:
+                yield _readable_line(bytes(rest[:end])) if end else bytes(rest)
+                del rest[: end or len(rest)]
+                start = 0
+        yield bytes(rest)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _readable_line(line: bytes) -> bytes:
+    data = line.removeprefix(b"data:").strip()
+    is_json = line.startswith(b"data:") and data.startswith(b"{")
+    return line.replace(data, readable(data)) if is_json else line
+
+
+async def _uncompressed_stream(
+    request: httpx2.Request, response: httpx2.Response, max_bytes: int
+) -> httpx2.Response:
     """Pass an event stream on; refuse a compressed one, whose size is known only after decompression."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding == "identity":
+        response.stream = _ReadableEvents(response.stream, max_bytes)
         return response
     await response.aclose()
     return _fault(request, UNREADABLE_CODE, f"the stream is compressed ({encoding[:40]})")

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from turnwise.mcp.episode_meta import (
     STATELESS,
 )
 from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE, Command, Vitals, stdio_transport
+from turnwise.mcp.named_data import named_data
 from turnwise.mcp.offerings import Offerings, read_offerings
 from turnwise.mcp.private_folders import Namespace
 from turnwise.mcp.remote import (
@@ -37,7 +39,7 @@ from turnwise.mcp.remote import (
 )
 from turnwise.mcp.schemas import Schema
 from turnwise.mcp.serve import build
-from turnwise.mcp.spec import EPISODE_DIR, ServerSpec
+from turnwise.mcp.spec import EPISODE_DIR, Data, ServerSpec
 from turnwise.types import Cause, ServerLoss
 
 logger = logging.getLogger(__name__)
@@ -130,13 +132,18 @@ class Session:
         return self._client is not None and not self._vitals.closed.is_set()
 
     @property
-    def reports_faults(self) -> bool:
-        """Whether the server marks its infrastructure faults with FAULT_KEY, as ours do."""
-        return self.is_keyed or self.is_stateless
-
-    @property
     def pid(self) -> int | None:
         return self._vitals.pid
+
+    @functools.cached_property
+    def disks(self) -> tuple[Sequence[Path], Path | None]:
+        """The folders of ours that the server writes to, and the one that only this process writes to."""
+        if self.spec.command is None:
+            return (), None
+        own = self.directory if self._namespace is None else self._namespace.directory
+        if self.spec.options.data is Data.PRIVATE and own is not None:
+            return (own,), own
+        return (*named_data(self.spec).data, *([own] if own is not None else ())), own
 
     @property
     def loss(self) -> ServerLoss:

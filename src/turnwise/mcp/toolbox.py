@@ -12,7 +12,7 @@ from itertools import groupby
 
 from turnwise.mcp.arguments import ArgumentChecker, BadArguments, Checked
 from turnwise.mcp.cassette import CallKey, Cassette, History, Mode, NotRecorded, Recorded
-from turnwise.mcp.exhaustion import is_exhausted
+from turnwise.mcp.exhaustion import is_full
 from turnwise.mcp.gate import BreakerOpen
 from turnwise.mcp.results import Sanitiser, TokenCounter, cut, render
 from turnwise.mcp.session import CallFailed, ConnectFailed, Session
@@ -269,10 +269,7 @@ class LeasedToolbox:
                 result, cause = await session.call(
                     tool.server_tool, placed.checked.arguments, episode=holding.episode
                 )
-                text = render(result)
-                if self._is_exhausted(placed, session, text, cause):
-                    cause = Cause.UPSTREAM
-                return _Tried(text, cause, tool.is_repeatable)
+                return _Tried(render(result), _judged(cause, tool, session), tool.is_repeatable)
         except BreakerOpen as error:
             return _Tried(f"server {tool.server!r} is not being called: {error}", Cause.BREAKER_OPEN)
         except ConnectFailed as error:
@@ -280,17 +277,11 @@ class LeasedToolbox:
         except CallFailed as error:
             holding.note_death()
             may_repeat = tool.is_repeatable or not error.was_sent
-            is_exhausted = self._is_exhausted(placed, holding.session, str(error), error.cause)
-            cause = Cause.UPSTREAM if is_exhausted else error.cause
+            cause = _judged(error.cause, tool, holding.session)
             return _Tried(str(error), cause, may_repeat, error.rest_seconds)
 
-    def _is_exhausted(self, placed: _Placed, session: Session, text: str, cause: Cause) -> bool:
-        """Return whether the server ran out of a resource; our servers mark such faults themselves."""
-        if session.reports_faults or cause not in (Cause.OK, Cause.TOOL_ERROR):
-            return False
-        return is_exhausted(
-            text,
-            placed.checked.arguments,
-            is_error=cause is not Cause.OK,
-            is_read_only=placed.tool.is_read_only,
-        )
+
+def _judged(cause: Cause, tool: Tool, session: Session) -> Cause:
+    """Return UPSTREAM for an answer of a server on a full disk; some report errors as plain results."""
+    may_be_full = cause is Cause.TOOL_ERROR or (cause is Cause.OK and not tool.is_read_only)
+    return Cause.UPSTREAM if may_be_full and is_full(*session.disks) else cause

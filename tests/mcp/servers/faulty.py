@@ -126,6 +126,16 @@ def call(number, what="echo", **arguments):
                 os.close(outer)
             os.fchmod(here, 0)
             return text("nested")
+        case "raw":  # a value that strict parsers of JSON refuse, in a structure or as the text
+            value = bytes.fromhex(arguments["value"]) * arguments.get("times", 1)
+            value += bytes.fromhex(arguments.get("rest", "")) * arguments.get("times", 1)
+            result = b'{"content": [], "structuredContent": {"value": %b}}'
+            if arguments.get("is_text"):
+                result = b'{"content": [{"type": "text", "text": "%b"}]}'
+            sys.stdout.buffer.write(
+                b'{"jsonrpc": "2.0", "id": %d, "result": %b}\n' % (number, result % value)
+            )
+            sys.stdout.flush()
         case "wrong_shape":
             return {"content": "not a list"}
         case "no_result":
