@@ -3,8 +3,9 @@
     python benchmarks/soak.py [--episodes 10000] [--minutes 60] [--seed 0] [--keep FOLDER]
 
 Five servers of ours and four third-party ones (`bash tests/third_party/install.sh`) are killed, hang, flood,
-answer late, twice or not at all, refuse, drop connections and run out of memory. A scripted model plays tasks whose scores are known. Exit code 1 if an episode was lost, duplicated or wrongly scored, or
-if memory, descriptors or processes grew.
+answer late, twice or not at all, refuse, drop connections and run out of memory. A scripted model plays tasks
+whose scores are known. Exit code 1 if an episode was lost, duplicated or wrongly scored, or if memory,
+descriptors or processes grew.
 """
 
 import sys
