@@ -11,6 +11,7 @@ from turnwise.mcp.spec import ServerSpec, load
 
 SERVERS = Path(__file__).parent / "servers"
 GOOD = ("shop", "notes")
+SECRETIVE = "vault"
 WITH_RESOURCES = "library"
 COMPUTING = "computing"
 
@@ -26,7 +27,7 @@ def specs_of(folder: Path, *names: str) -> tuple[ServerSpec, ...]:
         name: {
             "command": python(),
             "args": [str(SERVERS / f"{name}.py")]
-            if name in (*GOOD, WITH_RESOURCES, COMPUTING)
+            if name in (*GOOD, WITH_RESOURCES, COMPUTING, SECRETIVE)
             else [str(SERVERS / "misbehaving.py"), name],
             "turnwise": {"num_warm": 0},  # starting servers is what costs: none that nobody uses
         }

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from turnwise.explore.draft import Draft
+from turnwise.explore.found_secrets import FoundSecrets
 from turnwise.explore.plan_session import PlanSession
 from turnwise.explore.repetition import PlayedCall, played_calls
 from turnwise.explore.splits import SHARES, EntitySplits, combination, question_for
@@ -57,12 +58,18 @@ class Accepted:
     why_stopped: str = ""
     """Why drafts were not looked at."""
     counts: TaskCounts = field(default_factory=TaskCounts)
+    secrets: FoundSecrets = field(default_factory=FoundSecrets)
 
-    def add(self, task: Task, origin: Origin, calls: tuple[PlayedCall, ...]) -> None:
+    def add(self, task: Task, origin: Origin, calls: tuple[PlayedCall, ...]) -> Refusal | None:
+        """Add the task; if it holds a secret that a tool has shown, return the refusal instead."""
+        self.secrets.learn(call.content for call in calls)
+        if refusal := self.secrets.refuse(task):
+            return refusal
         self.counts.add(task)
         self.calls[task.id] = calls
-        self.tasks.append(task)
+        self.tasks.append(self.secrets.without_secrets(task))
         self.origins[task.id] = origin
+        return None
 
     def reject(self, draft: Draft, refusal: Refusal) -> None:
         self.rejections[refusal.reason] += 1
@@ -257,11 +264,12 @@ def _settle(draft: Draft, split: str, outcome: Proven | Refusal, num_tasks: int,
         return False
     task = task_of(outcome, split)
     refusal = judge(outcome, task, accepted.counts.common(draft.shape)) or accepted.counts.refuse(task)
+    if refusal is None:
+        origin = Origin(draft.entities, combination(draft))
+        refusal = accepted.add(task, origin, played_calls(task, outcome.played))
     if refusal is not None:
         accepted.reject(draft, refusal)
-        return False
-    accepted.add(task, Origin(draft.entities, combination(draft)), played_calls(task, outcome.played))
-    return True
+    return refusal is None
 
 
 def task_id(draft: Draft) -> str:

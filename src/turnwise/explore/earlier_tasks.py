@@ -50,7 +50,8 @@ class EarlierTasks:
         for repetition in repetitions:
             if not repetition.why_not:
                 task = repetition.task
-                accepted.add(task, progress.origins[task.id], repetition.calls)
+                if refusal := accepted.add(task, progress.origins[task.id], repetition.calls):
+                    self.dropped[refusal.reason] += 1
         self.kept = tuple(accepted.tasks)
         self.is_verified = True
 

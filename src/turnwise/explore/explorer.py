@@ -125,6 +125,7 @@ class Explorer:
         self._survey = Survey(self._callers, tools, known)
         self._begin(_SURVEY_END)
         await self._survey.run(self._options.seed, self._say)
+        self._accepted.secrets.learn(seen.document.text for seen in self._survey.observations)
         self._end()
         self._begin(_STABILITY_END)
         await self._examine(self._survey)
@@ -298,12 +299,13 @@ class Explorer:
     def result(self, *, was_interrupted: bool = False) -> Exploration:
         """Return what was found so far."""
         num_tasks = Counter(name for task in self._accepted.tasks for name in task.truth.required_tools)
+        redact, examples = self._accepted.secrets.redaction.redact, self._accepted.examples
         return Exploration(
             servers=tuple(self._server_finding(name, num_tasks) for name in self._specs),
             links=() if self._material is None else self._material.links,
             tasks=tuple(self._accepted.tasks),
             rejections=dict(self._accepted.rejections.most_common()),
-            rejected_examples=dict(self._accepted.examples),
+            rejected_examples={reason: redact(example) for reason, example in examples.items()},
             held_out=self._held_out,
             seconds=time.monotonic() - self._started,
             seed=self._options.seed,
@@ -335,6 +337,7 @@ class Explorer:
             why = f"not called: {self._pool.exposure(tool.server)}"
             return ToolFinding(tool, 0, 0, is_reader=False, is_stable=False, why_not=why)
         steadiness = self._steadiness.get(tool.server, Steadiness())
+        redact = self._accepted.secrets.redaction.redact
         numbers = [seen.number for seen in record.observations]
         stable = [number for number in numbers if number in steadiness.stable]
         volatile = {name for number in stable for name in steadiness.stable[number]}
@@ -345,7 +348,7 @@ class Explorer:
             is_reader=presumes_reading(tool) and tool.name not in steadiness.changers,
             is_stable=bool(stable),
             volatile=tuple(sorted(volatile)),
-            why_not="" if num_tasks else why_in_no_task(self._history(record)),
+            why_not="" if num_tasks else redact(why_in_no_task(self._history(record))),
             num_tasks=num_tasks,
         )
 

@@ -116,6 +116,8 @@ def is_secret_field(name: str, value: str) -> bool:
     """Whether a field of data is a secret: its name says so, and its value is no ordinary one."""
     if len(value) < MIN_SECRET_CHARS or not is_secret_name(name) or _is_plain(value):
         return False
+    if _WORD.fullmatch(value.rstrip(".)]")) or value.startswith(("$", "{", "%")):
+        return False  # `password: required`, `token: ${TOKEN}`
     if _last_word(name) in _PASSWORDS or any(_random_parts(value)):
         return True
     has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
