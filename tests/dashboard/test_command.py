@@ -60,6 +60,7 @@ def test_an_export_is_one_file_without_paths_of_this_machine(run: Path, tmp_path
     command = ["view", str(run), "--export", str(out)]
     result = CliRunner().invoke(app, command, env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
     assert result.exit_code == 0, result.output
+    assert out.stat().st_mode & 0o777 == 0o600, "it holds episodes"
     page = out.read_text()
     assert "<script>window.broken" not in page
     assert page.count("<script") == 2

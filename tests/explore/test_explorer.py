@@ -176,6 +176,7 @@ def test_the_same_seed_gives_the_same_files(tmp_path: Path) -> None:
     assert (first / "report.html").stat().st_size
     for split in ("train", "validation", "test"):
         assert (first / f"{split}.jsonl").read_bytes() == (second / f"{split}.jsonl").read_bytes()
+    assert {path.stat().st_mode & 0o077 for path in (first, *first.iterdir())} == {0}
     (first / "exploration.json").unlink()
     with pytest.raises(ValueError, match="is there already"):
         asyncio.run(command.run())

@@ -97,6 +97,12 @@ def test_what_is_saved_is_loaded_again_exactly(tmp_path: Path, suffix: str) -> N
     assert sorted(tmp_path.iterdir()) == paths
 
 
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_task_file_is_readable_only_by_its_owner(tmp_path: Path, suffix: str) -> None:
+    save((BARE,), tmp_path / f"tasks.{suffix}")
+    assert (tmp_path / f"tasks.{suffix}").stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize(
     "value", [float("nan"), "half a pair: \ud800"], ids=["not JSON", "not UTF-8, so found while writing"]
 )

@@ -61,6 +61,12 @@ def test_a_folder_is_named_after_its_recipe_and_date_or_exactly_as_the_user_says
         RunFolder.create(tmp_path, "mine", RECIPE, is_dated=False)
 
 
+def test_only_its_owner_can_enter_a_run(folder: RunFolder, tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "named", "mine", RECIPE, is_dated=False) as named:
+        modes = [made.path.stat().st_mode & 0o777 for made in (folder, named)]
+    assert modes == [0o700, 0o700]
+
+
 def test_a_second_writer_is_refused_until_the_first_closes_and_readers_never_are(folder: RunFolder) -> None:
     with pytest.raises(ValueError, match="being written to by process"):
         RunFolder.open(folder.path)

@@ -57,7 +57,7 @@ def write_export(runs: Runs, out: Path) -> tuple[Path, int]:
         run.count(deadline=math.inf)
     content = export(runs)
     part = out.with_name(f".{out.name}.part")
-    write_atomically(part, content, is_private=False)  # the file is meant to be shared
+    write_atomically(part, content)
     return move_to_free(part, out), len(content)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from turnwise.dashboard.appended_file import Mark, is_same, mark_at, read_at
 from turnwise.dashboard.episodes import episode_of, text, tools_of
 from turnwise.dashboard.tables import NEW_FILE, add_words, connect, forget, new_row, prepare, transaction
-from turnwise.runtime.regular_files import Damaged, FileLine, lines_from, names_in
+from turnwise.runtime.regular_files import Damaged, FileLine, lines_from, make_private_folder, names_in
 from turnwise.tracking.json_lines import plain
 from turnwise.types import Tool
 
@@ -58,7 +58,7 @@ class Index:
     def __init__(self, run: Path, cache: Path) -> None:
         self.run = run.resolve()
         name = hashlib.blake2b(os.fsencode(self.run), digest_size=12).hexdigest()
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(cache)
         self.path = cache / f"{name}.sqlite"
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[int, int]] = {}

@@ -15,6 +15,7 @@ from turnwise.dashboard.run_row import RowReader, RunRow, Scalar, differing
 from turnwise.dashboard.series import last_step, latest
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.diagnostics.health import CHECKS
+from turnwise.runtime.regular_files import make_private_folder
 from turnwise.tracking.failed_starts import FailedStart, read_failed_starts
 from turnwise.tracking.run_facts import RunFacts, ShownRecipe, read_facts
 
@@ -175,7 +176,7 @@ def default_cache() -> Path:
 
 def _writable(cache: Path) -> Path:
     try:
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(cache)
         with tempfile.TemporaryFile(dir=cache):
             return cache
     except OSError:

@@ -24,6 +24,7 @@ from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
 from turnwise.runtime.atomic_write import write_atomically
 from turnwise.runtime.free_path import move_to_free, require_free
+from turnwise.runtime.regular_files import make_private_folder
 from turnwise.runtime.terminal import printable
 from turnwise.tasks.family import SPLITS
 from turnwise.tasks.load import save, save_new
@@ -109,7 +110,7 @@ class ExploreCommand:
 
 def write(explorer: Explorer, exploration: Exploration, folder: Path, *, is_new: bool) -> None:
     """Write all files: a new exploration over nothing, a later one over its own files."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     save_tasks = save_new if is_new else save
     for split in SPLITS:
         save_tasks(exploration.tasks_of(split), folder / f"{split}.jsonl")
@@ -118,7 +119,7 @@ def write(explorer: Explorer, exploration: Exploration, folder: Path, *, is_new:
     files = [(REPORT, report.encode()), (PAGE, html_report(exploration)), (PROGRESS, progress.encode())]
     for name, content in files:
         part = folder / f".new-{name}"
-        write_atomically(part, content, is_private=False)
+        write_atomically(part, content)
         _put(part, folder / name, is_new=is_new)
     tools = [tool for server in exploration.servers for tool in server.tools]
     part = folder / f".new-{CASSETTE}"

@@ -79,6 +79,11 @@ def open_new(path: Path, *, is_private: bool = True) -> BufferedWriter:
     return os.fdopen(os.open(path, flags, 0o600 if is_private else 0o666), "wb")
 
 
+def make_private_folder(folder: Path, *, exist_ok: bool = True) -> None:
+    """Create a folder that only its owner can enter; folders above it are made by the umask."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=exist_ok)
+
+
 def read_bytes(path: Path, max_bytes: int = MAX_FILE_BYTES, *, follows_links: bool = False) -> bytes:
     """Read a whole file. FileNotFoundError if there is none, Damaged if it is too large or unreadable."""
     with open_to_read(path, follows_links=follows_links) as file:

@@ -5,7 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from turnwise.runtime.regular_files import Damaged, read_bytes
+from turnwise.runtime.regular_files import Damaged, make_private_folder, read_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class TextCache:
     def keep(self, key: str, text: str) -> None:
         path = self._path(key)
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(path.parent)
             with tempfile.NamedTemporaryFile("wb", dir=path.parent, delete=False) as file:
                 file.write(text.encode())
             os.replace(file.name, path)  # noqa: PTH105

@@ -5,10 +5,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from turnwise.config.optional_packages import install_command
 from turnwise.runtime.free_path import move_to_free, require_free
+from turnwise.runtime.regular_files import open_new
 from turnwise.tasks.ids import DerivedIds
 from turnwise.tasks.legacy import is_legacy, legacy_task
 from turnwise.tasks.recording import Recording, recording_of
@@ -98,12 +99,13 @@ def from_rows(rows: Iterable[Task | Mapping[str, Any]], name: str = "tasks") -> 
 
 
 def save(tasks: Sequence[Task], path: Path) -> None:
-    """Write a file that `load` reads back as equal tasks; the write is atomic."""
+    """Write a file that `load` reads back as equal tasks, readable only by its owner; the write is atomic."""
     write = {".json": _write_json, ".jsonl": _write_jsonl, ".parquet": _write_parquet}[_suffix(path)]
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
     try:
-        write([row_of(task) for task in tasks], part)
+        with open_new(part) as file:
+            write([row_of(task) for task in tasks], file)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
@@ -165,13 +167,13 @@ def _dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def _write_json(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+def _write_json(rows: Sequence[Mapping[str, Any]], file: BinaryIO) -> None:
     lines = ",\n".join(_dump(row) for row in rows)
-    path.write_text(f"[\n{lines}\n]\n", "utf-8")
+    file.write(f"[\n{lines}\n]\n".encode())
 
 
-def _write_jsonl(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    path.write_text("".join(f"{_dump(row)}\n" for row in rows), "utf-8")
+def _write_jsonl(rows: Sequence[Mapping[str, Any]], file: BinaryIO) -> None:
+    file.write("".join(f"{_dump(row)}\n" for row in rows).encode())
 
 
 def _parquet() -> Any:
@@ -206,7 +208,7 @@ def _unpacked(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+def _write_parquet(rows: Sequence[Mapping[str, Any]], file: BinaryIO) -> None:
     parquet = _parquet()
     import pyarrow as arrow
 
@@ -229,4 +231,4 @@ def _write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     packed = [
         {key: _dump(value) if key in _JSON_COLUMNS else value for key, value in row.items()} for row in rows
     ]
-    parquet.write_table(arrow.Table.from_pylist(packed, schema=schema), os.fspath(path))
+    parquet.write_table(arrow.Table.from_pylist(packed, schema=schema), file)

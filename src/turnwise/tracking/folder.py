@@ -28,7 +28,7 @@ from typing import Any, Self
 from turnwise.config import Recipe, stored_recipe
 from turnwise.runtime.atomic_write import write_json
 from turnwise.runtime.environment import known_redaction
-from turnwise.runtime.regular_files import Damaged, names_in, read_table
+from turnwise.runtime.regular_files import Damaged, make_private_folder, names_in, read_table
 from turnwise.runtime.terminal import printable
 from turnwise.runtime.tree_removal import remove_tree
 from turnwise.tracking.ending import Ending, read_ending, write_ending
@@ -309,11 +309,10 @@ def _new_folder(root: Path, name: str) -> Path:
     """Create the folder `root/name-date-time`, or a numbered one if several are made within a second."""
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "run"
     dated = f"{safe}-{datetime.datetime.now().astimezone():%Y%m%d-%H%M%S}"
-    root.mkdir(parents=True, exist_ok=True)
     for number in range(1, 1000):  # several runs may start within one second
         path = root / (dated if number == 1 else f"{dated}-{number}")
         try:
-            path.mkdir()
+            make_private_folder(path, exist_ok=False)
         except FileExistsError:
             continue
         return path
@@ -323,7 +322,7 @@ def _new_folder(root: Path, name: str) -> Path:
 def _exact_folder(root: Path, name: str) -> Path:
     path = root / name
     try:
-        path.mkdir(parents=True)
+        make_private_folder(path, exist_ok=False)
     except FileExistsError:
         raise ValueError(f"run.name: {path} is there already; --resume it, or choose another name") from None
     return path

@@ -16,7 +16,7 @@ from pathlib import Path
 from turnwise.config import Recipe
 from turnwise.runtime.environment import user_folder
 from turnwise.runtime.python_functions import is_given
-from turnwise.runtime.regular_files import open_to_append
+from turnwise.runtime.regular_files import make_private_folder, open_to_append
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def _keep_mark(name: str) -> None:
     folder = _folder()
     try:
         if folder is not None:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(folder)
             open_to_append(folder / name).close()
     except (OSError, ValueError) as error:
         logger.warning("no mark can be kept that this run is yours, so it will be asked about: %s", error)
