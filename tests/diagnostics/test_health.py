@@ -27,6 +27,8 @@ HEALTHY = {
     "reference/updated": 1.0,
     "reference/moved": 1.0,
     "reference/num_wrong": 0.0,
+    "falls/evidence": 300.0,
+    "validation/fall_evidence": 300.0,
 }
 """The metrics of a first step: the ratio is exactly 1, its standard deviation 0."""
 
@@ -44,6 +46,8 @@ SICK: dict[str, dict[str, float]] = {
     "not_a_number": {"skipped/not_a_number_in_a_row": 1.0},
     "kl_cap": {"skipped/kl_cap_in_a_row": 10.0},
     "stuck_reference": {"reference/moved": 0.0},
+    "family_fall": {"falls/evidence": 50_000.0},
+    "validation_fall": {"validation/fall_evidence": 50_000.0},
 }
 
 HALTING = ("alignment", "kl_cap")

@@ -131,6 +131,7 @@ def test_killed_in_collections_updates_and_saves_it_ends_as_if_it_never_was(
     unbroken, broken = play_unbroken_and_broken(tmp_path, settings, tasks, KILLS)
     last = check_identical(unbroken, broken, 3)
     assert {name.partition("/")[0] for name in last.tensors} >= {"policy", "optimizer", "reference"}
+    assert last.facts["standing"]["validation_record"].keys() == {"held0", "held1"}
     curriculum = last.facts["standing"]["curriculum"]
     if settings["curriculum"]["kind"] == "success":
         assert curriculum["level"] > 0, "the curriculum never moved"

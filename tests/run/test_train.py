@@ -33,6 +33,7 @@ from turnwise.training.update import checkpoint
 from turnwise.types import Reward, Trajectory, Truth
 
 UNMEASURED: dict[str, Any] = {"evaluation": {"before_and_after": False}}
+UNREFILLED: dict[str, Any] = {"rollout": {"dynamic_sampling": False}}
 
 
 def run_it(
@@ -76,7 +77,9 @@ def lines(folder: RunFolder, kind: str) -> list[dict[str, Any]]:
 
 
 def test_a_run_keeps_its_recipe_figures_episodes_checkpoints_and_evaluations(tmp_path: Path) -> None:
-    settings = recipe(tmp_path, evaluation={"every": 2, "num_samples": 2}, run={"checkpoint_every": 1})
+    settings = recipe(
+        tmp_path, evaluation={"every": 2, "num_samples": 2}, run={"checkpoint_every": 1}, **UNREFILLED
+    )
     ended, folder = run_it(settings)
     assert ended.why == ""
     assert folder.recipe == settings
@@ -169,7 +172,7 @@ def test_a_failed_update_hides_nothing_of_what_was_played(tmp_path: Path) -> Non
         return samples
 
     with pytest.raises(RuntimeError, match="the device is gone"):
-        run_it(recipe(tmp_path, **UNMEASURED), before_update(fail))
+        run_it(recipe(tmp_path, **UNMEASURED, **UNREFILLED), before_update(fail))
     folder = RunFolder.read(tmp_path / "runs" / "run")
     assert [line["step"] for line in lines(folder, "rollout")] == [0, 1]
     assert [line["step"] for line in lines(folder, "update")] == [0]

@@ -111,6 +111,8 @@ Alarm = Literal[
     "stuck_ratio",
     "not_a_number",
     "kl_cap",
+    "family_fall",
+    "validation_fall",
     "stuck_reference",
 ]
 """The alarms by name; diagnostics/health.py has their limits."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from turnwise.config import Recipe
+from turnwise.diagnostics.falls import GROUPS_PER_FALSE_ALARM
 
 Metrics = Mapping[str, float]
 
@@ -80,6 +81,13 @@ def _use_easier_tasks(recipe: Recipe) -> str:
         return "start with tasks that sometimes succeed (curriculum.kind)"
     return "add easier tasks to tasks.train"
 
+
+_AFTER_A_FALL: Sequence[Remedy] = (
+    "export an earlier checkpoint (turnwise export --step)",
+    "lower optimizer.learning_rate",
+    lambda recipe: "" if recipe.algorithm.kl.placement != "off" else "turn on algorithm.kl.placement",
+    lambda recipe: f"raise run.tasks_per_step (now {recipe.run.tasks_per_step})",
+)
 
 CHECKS: Mapping[str, Check] = {
     "alignment": Check(
@@ -246,6 +254,22 @@ CHECKS: Mapping[str, Check] = {
             _update_the_reference,
             "next time lower optimizer.learning_rate or raise algorithm.kl.coefficient",
         ),
+    ),
+    "family_fall": Check(
+        "falls/evidence",
+        _at_least,
+        "at or above",
+        GROUPS_PER_FALSE_ALARM,
+        "the success of a family of training tasks fell further than chance explains",
+        _AFTER_A_FALL,
+    ),
+    "validation_fall": Check(
+        "validation/fall_evidence",
+        _at_least,
+        "at or above",
+        GROUPS_PER_FALSE_ALARM,
+        "success on the validation tasks fell further than chance explains",
+        _AFTER_A_FALL,
     ),
     "stuck_reference": Check(
         "reference/moved",

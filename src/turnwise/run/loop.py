@@ -55,10 +55,11 @@ async def train(run: TrainingRun, stopping: Stopping, on_step: OnStep | None = N
             played = run.log_rollouts(batch)
             result = await run.learn(batch)
             publish_seconds = await run.publishing.begin()
-            figures, alarms = run.log_update(batch, played, result, publish_seconds)
-            progress = progress.after(batch)
+            progress, falls = progress.after(batch, run.train_tasks)
+            figures, alarms = run.log_update(batch, played, falls, result, publish_seconds)
             with run.saving_if_lost(progress):
-                progress, measured = await run.validated(progress)
+                progress, measured, measured_alarms = await run.validated(progress)
+            alarms += measured_alarms
             if on_step is not None:
                 stopping.attempt(partial(on_step, {"step": step, **figures, **measured}), "on_step")
             why = run.agreed(halt_reason(alarms) or stopping.why)

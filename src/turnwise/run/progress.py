@@ -1,12 +1,23 @@
 """The state of a run between two steps; with the trainer's own state, all that resuming needs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from turnwise.diagnostics.falls import FallTests, Watched, falls_as_json, falls_of, watch
+from turnwise.evaluate.report import EvaluationReport
+from turnwise.evaluate.summary import outcomes_by_task, summarise
 from turnwise.run.batches import CollectedBatch
 from turnwise.tasks.curriculum import CurriculumState, state_of
 from turnwise.tasks.plan_starts import PlanStarts, plan_starts_of
+from turnwise.tasks.success_record import (
+    GroupOutcome,
+    SuccessRecord,
+    record_as_json,
+    record_of,
+    with_outcomes,
+)
+from turnwise.types import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +30,39 @@ class RunProgress:
     """The number of steps done when validation was best."""
     best_success: float = -1.0
     plan_starts: PlanStarts = field(default_factory=PlanStarts)
+    falls: FallTests = field(default_factory=dict)
+    """The tests of whether the success of training families fell."""
+    validation_falls: FallTests = field(default_factory=dict)
+    validation_record: SuccessRecord = field(default_factory=dict)
+    """The outcomes of the validations so far."""
 
-    def after(self, batch: CollectedBatch) -> "RunProgress":
-        """The state after the update on this batch."""
-        return replace(
-            self, next_step=batch.step + 1, curriculum=batch.curriculum, plan_starts=batch.plan_starts
+    def after(self, batch: CollectedBatch, tasks: Sequence[Task]) -> tuple["RunProgress", Watched]:
+        """The state after the update on this batch, and whether the success of a family of `tasks` fell."""
+        kinds = {task.id: (task.family, task.difficulty.value) for task in tasks}
+        falls = watch(self.falls, batch.outcomes(), kinds, self.curriculum.record, batch.step)
+        after = replace(
+            self,
+            next_step=batch.step + 1,
+            curriculum=batch.curriculum,
+            plan_starts=batch.plan_starts,
+            falls=falls.tests,
         )
+        return after, falls
 
-    def with_success(self, success: float) -> "RunProgress":
-        """The state after a validation with this success."""
-        if success <= self.best_success:
-            return self
-        return replace(self, best_step=self.next_step, best_success=success)
+    def validated(self, report: EvaluationReport) -> tuple["RunProgress", Watched]:
+        """The state after this validation, and whether success on its tasks fell."""
+        step, before = self.next_step, self.validation_record
+        kinds = {episode.task_id: (episode.family, episode.difficulty) for episode in report.episodes}
+        outcomes = [
+            (task_id, GroupOutcome(step, sum(own), len(own)))
+            for task_id, own in outcomes_by_task(report.episodes).items()
+        ]
+        falls = watch(self.validation_falls, outcomes, kinds, before, step, is_repeated=True)
+        after = replace(self, validation_falls=falls.tests, validation_record=with_outcomes(before, outcomes))
+        success = summarise(report.episodes).success.value
+        if success > self.best_success:
+            after = replace(after, best_step=step, best_success=success)
+        return after, falls
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -39,6 +71,9 @@ class RunProgress:
             "best_step": self.best_step,
             "best_success": self.best_success,
             "plan_starts": self.plan_starts.as_json(),
+            "falls": falls_as_json(self.falls),
+            "validation_falls": falls_as_json(self.validation_falls),
+            "validation_record": record_as_json(self.validation_record),
         }
 
 
@@ -51,6 +86,9 @@ def progress_of(saved: Mapping[str, Any]) -> RunProgress:
             saved["best_step"],
             saved["best_success"],
             plan_starts_of(saved["plan_starts"]),
+            falls_of(saved.get("falls", {})),  # checkpoints of earlier versions have none
+            falls_of(saved.get("validation_falls", {})),
+            record_of(saved.get("validation_record", {})),
         )
-    except (LookupError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"a checkpoint's progress is damaged: {type(error).__name__}: {error}") from None

@@ -97,16 +97,16 @@ class Screen:
         if skipped:
             words = f"step {step + 1}: no update: {skipped}"
             self.say(words, "yellow", level=logging.WARNING, is_shown=self.shows_skipped)
-        self._warn(alarms)
+        for name in self._last_alarms.keys() - {alarm.name for alarm in alarms}:
+            del self._last_alarms[name]
+        self.warn(alarms)
 
-    def _warn(self, alarms: Sequence[Alarm]) -> None:
+    def warn(self, alarms: Sequence[Alarm]) -> None:
         for alarm in alarms:
             num_before = self._last_alarms.get(alarm.name, 0)
             self._last_alarms[alarm.name] = num_before + 1
             if num_before % 10 == 0 or alarm.level is AlarmLevel.HALT:
                 self.say(f"  {alarm.name}: {alarm.message}", _STYLES[alarm.level], level=_LEVELS[alarm.level])
-        for name in self._last_alarms.keys() - {alarm.name for alarm in alarms}:
-            del self._last_alarms[name]
 
     def measured(self, what: str, report: EvaluationReport) -> None:
         overall = summarise(report.episodes)

@@ -15,6 +15,7 @@ from turnwise.assembly.demonstration_samples import demonstrator, verified_lesso
 from turnwise.assembly.task_requirements import require, require_playable, training_problems
 from turnwise.assembly.workbench import Workbench, load_model, open_workbench
 from turnwise.config import Recipe
+from turnwise.diagnostics.falls import Watched
 from turnwise.diagnostics.first_episodes import examine_first
 from turnwise.diagnostics.gpu import UNMEASURED, GpuMonitor, cuda_reader
 from turnwise.diagnostics.health import Alarm, find_alarms
@@ -226,16 +227,24 @@ class TrainingRun:
         return next((reason for reason in self.ranks.exchange(why) if reason), "")
 
     def log_update(
-        self, batch: CollectedBatch, played: Mapping[str, float], result: StepResult, publish_seconds: float
+        self,
+        batch: CollectedBatch,
+        played: Mapping[str, float],
+        falls: Watched,
+        result: StepResult,
+        publish_seconds: float,
     ) -> tuple[dict[str, float], list[Alarm]]:
         """Log the update's figures; return the figures of the whole step and the alarms that they raise."""
         learned = {
             **result.metrics,
+            "falls/evidence": falls.evidence,
             "time/publish_seconds": publish_seconds,
             **of_all_ranks(self.ranks.exchange(measure_memory() | self.gpu.figures())),
         }
         figures = {**learned, **played}
-        details = {} if result.mismatch is None else {"alignment": self._described(batch, result.mismatch)}
+        details = {"family_fall": falls.detail}
+        if result.mismatch is not None:
+            details["alignment"] = self._described(batch, result.mismatch)
         alarms = find_alarms(figures, self.recipe, details)
         self.folder.log(batch.step, "update", learned, histograms=result.histograms, alarms=alarms)
         self.screen.learned(batch.step, figures, alarms, result.skipped)
@@ -262,11 +271,11 @@ class TrainingRun:
         num_done = 0 if name == "before" else self.recipe.run.num_steps
         return await self._measure(self.recipe.tasks.test, out, f"the held-out tasks, {name}", name, num_done)
 
-    async def validated(self, progress: RunProgress) -> tuple[RunProgress, dict[str, float]]:
-        """Run the validation if it is due; return the progress with its success, and the figures."""
+    async def validated(self, progress: RunProgress) -> tuple[RunProgress, dict[str, float], list[Alarm]]:
+        """Run the validation if it is due; return the progress after it, its figures and its alarms."""
         every, file = self.recipe.evaluation.every, self.recipe.tasks.validation
         if not every or file is None or progress.next_step % every:
-            return progress, {}
+            return progress, {}, []
         out = self.folder.evaluations / f"step-{progress.next_step:06d}.json"
         report = await self._measure(file, out, "the validation tasks", "validation", progress.next_step)
         overall = summarise(report.episodes)
@@ -276,8 +285,12 @@ class TrainingRun:
             "validation/repeating_share": overall.repeating_share,
             "time/validation_seconds": report.seconds,
         }
-        self.folder.log(progress.next_step - 1, "validation", figures)
-        return progress.with_success(success), figures
+        progress, falls = progress.validated(report)
+        figures["validation/fall_evidence"] = falls.evidence
+        alarms = find_alarms(figures, self.recipe, {"validation_fall": falls.detail})
+        self.folder.log(progress.next_step - 1, "validation", figures, alarms=alarms)
+        self.screen.warn(alarms)
+        return progress, figures, alarms
 
     async def _measure(self, file: Path, out: Path, what: str, name: str, num_done: int) -> EvaluationReport:
         await self.publishing.finish()

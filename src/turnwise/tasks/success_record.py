@@ -95,10 +95,20 @@ def _rising(start: float, count: int) -> float:
 class Estimates:
     """The success of tasks as far as it is known at a step; `note` adds outcomes of that step."""
 
-    def __init__(self, families: Mapping[str, str], record: SuccessRecord, step: int) -> None:
+    def __init__(
+        self,
+        families: Mapping[str, str],
+        record: SuccessRecord,
+        step: int,
+        *,
+        half_life: float = HALF_LIFE_STEPS,
+        prior_weight: float = PRIOR_WEIGHT,
+    ) -> None:
         """`families`: the family of every task, by the task's id; outcomes of other tasks are left out."""
         self._families = families
         self._step = step
+        self._half_life = half_life
+        self._prior_weight = prior_weight
         self._outcomes = {task_id: outcomes for task_id, outcomes in record.items() if task_id in families}
         self._sums = dict.fromkeys(dict.fromkeys(families.values()), (0.0, 0.0, 0.0))
         for task_id, outcomes in self._outcomes.items():
@@ -119,7 +129,7 @@ class Estimates:
         own, population = self._sums[family], self._population()
         weight, mean, square = _added(own, population)
         strength = _strength(mean / weight, square / weight)
-        mean = (own[1] + PRIOR_WEIGHT * population[1]) / (own[0] + PRIOR_WEIGHT)
+        mean = (own[1] + self._prior_weight * population[1]) / (own[0] + self._prior_weight)
         return Beta(mean * strength, (1 - mean) * strength)
 
     def note(self, task_id: str, outcome: GroupOutcome) -> None:
@@ -147,7 +157,7 @@ class Estimates:
         self._sums[family] = _added(self._sums[family], group)
 
     def _weight(self, outcome: GroupOutcome) -> float:
-        return float(0.5 ** ((self._step - outcome.step) / HALF_LIFE_STEPS))
+        return float(0.5 ** ((self._step - outcome.step) / self._half_life))
 
 
 def _added(one: Moments, other: Moments) -> Moments:
