@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,7 @@ from turnwise.dashboard.conversation import tokens
 from turnwise.dashboard.episode_list import page
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.listing import Filter, choices, of_task
+from turnwise.dashboard.runs import ListedRun
 from turnwise.dashboard.series import alarms, histogram, last_step, latest, names, series
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
@@ -204,6 +207,28 @@ def test_a_broken_index_is_rebuilt(folder: RunFolder) -> None:
     for file in index.path.parent.iterdir():
         file.write_bytes(b"not a database at all" * 100)
     assert last_step(index_of(folder.path)) == 0
+
+
+def test_an_index_with_any_damaged_page_is_rebuilt(run: Path, recorded: Index, tmp_path: Path) -> None:
+    asks = (names, choices, alarms, last_step, lambda index: page(index, Filter(search="ace"), pieces=None))
+    wanted = [ask(recorded) for ask in asks]
+    listed = ListedRun("run", run, tmp_path)
+    assert listed.refresh(seconds=60)
+    sound = listed.index.path.read_bytes()
+    for start in range(4096, len(sound), 4096):  # without the first page it would not be a database
+        listed.index.path.write_bytes(sound[:start] + b"\xff" * 4096 + sound[start + 4096 :])
+        assert [listed.asked(partial(ask, listed.index)) for ask in asks] == wanted
+        assert ListedRun("run", run, tmp_path).asked(lambda: last_step(listed.index)) == wanted[3]
+
+
+def test_an_index_that_was_removed_under_an_open_page_is_rebuilt(folder: RunFolder, tmp_path: Path) -> None:
+    log_step(folder, 0)
+    listed = ListedRun("run", folder.path, tmp_path / "cache")
+    assert last_step(listed.index) == 0
+    shutil.rmtree(tmp_path / "cache")
+    (tmp_path / "cache").mkdir()
+    assert listed.asked(lambda: last_step(listed.index)) == 0
+    assert listed.index.problems == []
 
 
 def test_success_without_an_outcome_part_is_what_the_run_counts(folder: RunFolder) -> None:

@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 import re
+from functools import partial
 from typing import Any
 
 from turnwise.dashboard import conversation, episode_list, evaluations, listing, series
@@ -41,7 +42,10 @@ def export(runs: Runs) -> bytes:
     data = as_json(
         {
             "runs": [_without_paths(row, folder_names) for row in runs.rows()],
-            "answers": {run.name: {**_answers(run), "paired": _paired(run, chosen)} for run in chosen},
+            "answers": {
+                run.name: {**run.asked(partial(_answers, run)), "paired": _paired(run, chosen)}
+                for run in chosen
+            },
         }
     ).decode()
     # JSON escapes of the same characters, so that no text can close the <script> element

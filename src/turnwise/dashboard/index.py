@@ -22,7 +22,17 @@ from typing import Any
 
 from turnwise.dashboard.appended_file import Mark, is_same, mark_at, read_at
 from turnwise.dashboard.episodes import episode_of, text, tools_of
-from turnwise.dashboard.tables import NEW_FILE, add_words, connect, forget, new_row, prepare, transaction
+from turnwise.dashboard.tables import (
+    NEW_FILE,
+    add_words,
+    connect,
+    forget,
+    is_current,
+    is_damage,
+    new_row,
+    recreate,
+    transaction,
+)
 from turnwise.runtime.regular_files import Damaged, FileLine, lines_from, make_private_folder, names_in
 from turnwise.tracking.json_lines import plain
 from turnwise.types import Tool
@@ -73,9 +83,18 @@ class Index:
         self._offers: dict[tuple[int, str], tuple[Tool, ...]] = {}
         self._damaged: dict[str, str] = {}
         self._fault = ""
-        prepare(self.path)
-        self.can_search = add_words(self.path)
+        self.is_damaged = False
+        """Whether the index's own file was found damaged; the next refresh rebuilds it."""
+        self.can_search = False
         """Whether SQLite has FTS5 here, so that texts can be searched."""
+        if not is_current(self.path):
+            recreate(self.path)
+        try:
+            self.can_search = add_words(self.path)
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            self._rebuild()
 
     @property
     def problems(self) -> list[str]:
@@ -95,17 +114,49 @@ class Index:
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A read-only connection."""
-        connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, timeout=10)
-        connection.row_factory = sqlite3.Row
-        try:
+        with self._noticing_damage():
+            connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, timeout=10)
+            connection.row_factory = sqlite3.Row
+            with contextlib.closing(connection):
+                yield connection
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        with self._noticing_damage(), contextlib.closing(connect(self.path)) as connection:
             yield connection
-        finally:
-            connection.close()
+
+    @contextlib.contextmanager
+    def _noticing_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            self.is_damaged |= is_damage(error)
+            raise
 
     def refresh(self, *, seconds: float = math.inf) -> bool:
-        """Read new lines for about `seconds`; return whether anything changed."""
+        """Read new lines for about `seconds`; return whether anything changed. A damaged index is rebuilt."""
         deadline = time.monotonic() + seconds
-        with self._lock, contextlib.closing(connect(self.path)) as connection:
+        with self._lock:
+            if self.is_damaged or not is_current(self.path):  # its file may also have been removed
+                self._rebuild()
+            try:
+                return self._refresh(deadline)
+            except sqlite3.DatabaseError:
+                if not self.is_damaged:
+                    raise
+                self._rebuild()
+                return self._refresh(deadline)
+
+    def _rebuild(self) -> None:
+        """Start over with an empty index; every row comes from the run's files again."""
+        logger.warning("%s is damaged, so it is made anew", self.path)
+        recreate(self.path)
+        self.can_search = add_words(self.path)
+        self._seen, self._num_refreshed, self._folders, self._offers = {}, 0, [], {}
+        self.is_damaged, self.is_behind = False, True
+
+    def _refresh(self, deadline: float) -> bool:
+        with self.writing() as connection:
             files, is_changed = self._listed(connection)
             if not self._num_refreshed:  # another `turnwise view` may have read some already
                 rows = connection.execute("SELECT name, inode, offset FROM files")

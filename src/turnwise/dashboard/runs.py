@@ -3,12 +3,13 @@
 import functools
 import logging
 import os
+import sqlite3
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.run_row import RowReader, RunRow, Scalar, differing
@@ -22,6 +23,11 @@ from turnwise.tracking.run_facts import RunFacts, ShownRecipe, read_facts
 logger = logging.getLogger(__name__)
 
 _SHOWN = ("success/rate", "reward/mean", "validation/success")
+
+Answer = TypeVar("Answer")
+
+_REBUILD_SECONDS = 10.0
+"""How long a request waits for an index that has to be rebuilt."""
 
 _FIRST_SECONDS = 1.0
 """How long a request waits for the index of a run that nobody has opened yet."""
@@ -67,6 +73,18 @@ class ListedRun:
         A failure becomes one of the index's problems.
         """
         return self._refreshed(self._opened(seconds=0), seconds)
+
+    def asked(self, question: Callable[[], Answer]) -> Answer:
+        """Answer a question from the index. If its file turns out to be damaged, rebuild it and ask again."""
+        try:
+            answer = question()
+            if not self.is_open or not self.index.is_damaged:
+                return answer
+        except sqlite3.DatabaseError:
+            if not self.is_open or not self.index.is_damaged:
+                raise
+        self.refresh(seconds=_REBUILD_SECONDS)
+        return question()
 
     def row(self) -> RunRow:
         """The run's row in the list of runs. It is read from small files, without the index."""

@@ -4,7 +4,6 @@ It has no copy of the texts: excerpts are read from the run's files. Rows of rem
 no episode ever gets their id again.
 """
 
-import contextlib
 import json
 import sqlite3
 import time
@@ -16,7 +15,7 @@ from turnwise.dashboard.appended_file import read_at
 from turnwise.dashboard.episodes import text
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.search_terms import MAX_TERMS, Passage, excerpt_of, match_of, passages_of, terms_of
-from turnwise.dashboard.tables import connect, transaction
+from turnwise.dashboard.tables import transaction
 from turnwise.dashboard.token_texts import Pieces
 
 MAX_CHARS = 1_000_000
@@ -45,7 +44,7 @@ def fill(index: Index, pieces: Pieces, *, seconds: float) -> bool:
     deadline, has_added = time.monotonic() + seconds, False
     if not index.can_search:
         return False
-    with contextlib.closing(connect(index.path)) as connection:
+    with index.writing() as connection:
         while _add(index, connection, pieces):
             has_added = True
             if time.monotonic() > deadline:

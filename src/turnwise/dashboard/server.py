@@ -1,6 +1,7 @@
 """The page's HTTP server: JSON answers, and a stream that announces changes."""
 
 import contextlib
+import functools
 import json
 import logging
 import sqlite3
@@ -285,8 +286,11 @@ def as_json(answer: Any) -> bytes:
 def _answering(answer: Callable[[Asked], Any], runs: Runs) -> Any:
     async def endpoint(request: Request) -> Response:
         def work() -> tuple[bytes, int]:
+            asked = Asked(request, runs)
+            question = functools.partial(answer, asked)
             try:
-                return as_json(answer(Asked(request, runs))), 200
+                found = asked.run.asked(question) if "run" in request.query_params else question()
+                return as_json(found), 200
             except ValueError as error:
                 return as_json({"error": str(error)}), 400
             except LookupError as error:

@@ -52,14 +52,26 @@ _WORDS = "CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(body, content='', 
 """The texts of episodes by their id, without a copy of them. `searched` has the last id that is in it."""
 
 
-def prepare(path: Path) -> None:
-    """Create the tables, unless the file has them in this version; delete an unreadable or old file."""
+def is_current(path: Path) -> bool:
+    """Whether the file has the tables in this version."""
     try:
         with contextlib.closing(connect(path)) as connection:
-            if connection.execute("PRAGMA user_version").fetchone()[0] == VERSION:
-                return
-    except sqlite3.DatabaseError:
+            return bool(connection.execute("PRAGMA user_version").fetchone()[0] == VERSION)
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
         logger.warning("%s: not readable, so it is made anew", path)
+        return False
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether SQLite found its file damaged, or gone."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN)
+
+
+def recreate(path: Path) -> None:
+    """Create empty tables in place of the file."""
     for file in path.parent.glob(f"{path.name}*"):
         file.unlink(missing_ok=True)
     with contextlib.closing(connect(path)) as connection:
