@@ -20,6 +20,8 @@ from turnwise.config import override_recipe
 from turnwise.evaluate.playing import evaluate_recipe
 from turnwise.evaluate.report import read_report
 from turnwise.rollout.store import read_episodes
+from turnwise.run.progress import RunProgress
+from turnwise.run.training_run import TrainingRun
 from turnwise.tasks.load import load
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.update import checkpoint
@@ -102,7 +104,7 @@ def test_any_kept_step_can_be_exported_and_the_best_is_that_of_validation(run: P
     assert export_run(run, tmp_path / "one", which=1).step == 1
     torch.testing.assert_close(logits(loaded(tmp_path / "one")), by_hand(run, 1), rtol=0, atol=1e-5)
     assert (by_hand(run, 1) - by_hand(run, 3)).abs().max() > 1e-3
-    assert export_run(run, tmp_path / "best", which="best").step == 2
+    assert export_run(run, tmp_path / "best", which="best").step == 3, "of equal validations the last"
     words = r"no checkpoint of step 9 is kept; there is step-000001, step-000002"
     with pytest.raises(ValueError, match=words):
         export_run(run, tmp_path / "nine", which=9)
@@ -152,6 +154,28 @@ def test_a_fully_tuned_run_is_exported_merged_and_has_no_adapter(tmp_path: Path)
         export_run(folder.path, tmp_path / "adapter", is_adapter=True)
     with pytest.raises(ValueError, match="there was no validation"):
         export_run(folder.path, tmp_path / "best", which="best")
+
+
+def test_a_run_ends_with_its_best_weights_and_exports_them_by_default(tmp_path: Path) -> None:
+    def prepare(run: TrainingRun) -> None:
+        hooked: Any = run
+        validated = hooked.validated
+
+        async def best_after_one(progress: RunProgress) -> Any:
+            progress, *more = await validated(progress)
+            success = 0.5 if progress.next_step == 1 else 0.25
+            return progress.measured(success), *more
+
+        hooked.validated = best_after_one
+
+    ended, folder = run_it(recipe(tmp_path, run={"num_steps": 3, "keep_checkpoints": 1}), prepare)
+    assert ended.progress.best_step == 1
+    assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["step-000001", "step-000003"]
+    after = read_episodes(folder.evaluations / "after.trajectories.jsonl")
+    assert {turn.completion.policy_version for played in after for turn in played.trajectory.turns} == {1}
+    assert export_run(folder.path, tmp_path / "out").step == 1
+    torch.testing.assert_close(logits(loaded(tmp_path / "out")), by_hand(folder.path, 1), rtol=0, atol=1e-5)
+    assert export_run(folder.path, tmp_path / "last", which=3).step == 3
 
 
 def test_the_command_exports_and_reports_mistakes_in_one_line(run: Path, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def _report_file(out: str | Path | None, runs: Path) -> Iterator[Path]:
 
 
 def checkpoint_choice(step: int | None, best: bool) -> int | Literal["best"] | None:
-    """Return which checkpoint is meant; None is the last one."""
+    """Return which checkpoint is meant; None is the best on validation, or the last without validations."""
     if best and step is not None:
         raise ValueError(f"step={step} and best=True name different checkpoints: give one")
     return "best" if best else step

@@ -74,8 +74,9 @@ class Run:
     ) -> Evaluation:
         """Measure what the run has learned, by default on tasks.test of its recipe.
 
-        step: the checkpoint after this many steps; by default the last one.
-        best: the checkpoint with the best validation.
+        step: the checkpoint after this many steps; by default the one with the best validation, or the last
+        if there was none.
+        best: the checkpoint with the best validation; an error if there was none.
         samples, temperature, out, quiet: as in `turnwise.evaluate`.
         trust: start what the recipe of a run made elsewhere names.
         """

@@ -1,4 +1,4 @@
-"""Load the policy that a run has learned: its last checkpoint, its best, or that of a step."""
+"""Load the policy that a run has learned: its best checkpoint on validation, its last, or that of a step."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +22,10 @@ class TrainedPolicy:
 
 
 def load_trained(run: Path, which: int | Literal["best"] | None = None) -> TrainedPolicy:
-    """Return the policy of the last checkpoint, of a given step, or of the best validation; on the CPU.
+    """Return the policy of the best validation, or of a given step; on the CPU.
 
-    Raises ValueError if there is no such checkpoint; it lists the available ones.
+    If `which` is None and there was no validation, it is the last checkpoint. Raises ValueError if there is
+    no such checkpoint; it lists the available ones.
     """
     folder = RunFolder.read(run)
     recipe = folder.recipe
@@ -39,9 +40,9 @@ def _found(folder: RunFolder, which: int | Literal["best"] | None) -> checkpoint
         last = checkpoint.latest(folder.checkpoints)
         if last is None:
             raise ValueError(f"{folder.path}: no checkpoint was saved yet")
-        if which is None:
+        step = which if isinstance(which, int) else _best_step(last)
+        if step == last.step or (step is None and which is None):
             return last
-        step = _best_step(last) if which == "best" else which
         if step is None:
             raise ValueError(
                 f"{folder.path}: there was no validation (evaluation.every), so there is no best checkpoint"

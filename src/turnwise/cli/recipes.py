@@ -17,9 +17,13 @@ from turnwise.runtime.process_setup import prepare
 if TYPE_CHECKING:
     from turnwise.config import Recipe
 
-Best = Annotated[bool, typer.Option("--best", help="Use the run's checkpoint with the best validation.")]
+Best = Annotated[
+    bool,
+    typer.Option("--best", help="Fail unless a validation chose the checkpoint; then the default."),
+]
 Step = Annotated[
-    int | None, typer.Option(help="Use the run's checkpoint after this many steps; the last by default.")
+    int | None,
+    typer.Option(help="Use the run's checkpoint after this many steps; by default the best on validation."),
 ]
 
 Result = TypeVar("Result")
@@ -141,7 +145,7 @@ def check_run(path: Path) -> None:
 
 
 def chosen(best: bool, step: int | None) -> int | Literal["best"] | None:
-    """Return which checkpoint is meant; None is the last one."""
+    """Return which checkpoint is meant; None is the best on validation, or the last without validations."""
     if best and step is not None:
         fail("--best and --step name different checkpoints")
     return "best" if best else step

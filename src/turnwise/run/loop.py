@@ -68,4 +68,5 @@ async def train(run: TrainingRun, stopping: Stopping, on_step: OnStep | None = N
             if why:
                 return RunEnd(progress, why, before, None, halting_alarms(alarms))
             run.publishing.then(partial(batches.learned_from, step))
+    await run.end_with_best(progress)
     return RunEnd(progress, "", before, await run.measure_once("after"))

@@ -27,7 +27,7 @@ class RunProgress:
     next_step: int
     curriculum: CurriculumState
     best_step: int | None = None
-    """The number of steps done when validation was best."""
+    """The number of steps done when validation was best; of equal ones, the last."""
     best_success: float = -1.0
     plan_starts: PlanStarts = field(default_factory=PlanStarts)
     falls: FallTests = field(default_factory=dict)
@@ -59,10 +59,13 @@ class RunProgress:
         ]
         falls = watch(self.validation_falls, outcomes, kinds, before, step, is_repeated=True)
         after = replace(self, validation_falls=falls.tests, validation_record=with_outcomes(before, outcomes))
-        success = summarise(report.episodes).success.value
-        if success > self.best_success:
-            after = replace(after, best_step=step, best_success=success)
-        return after, falls
+        return after.measured(summarise(report.episodes).success.value), falls
+
+    def measured(self, success: float) -> "RunProgress":
+        """The state after a validation with this success."""
+        if success < self.best_success:
+            return self
+        return replace(self, best_step=self.next_step, best_success=success)
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -22,6 +22,7 @@ def summarise_run(ended: RunEnd, folder: RunFolder, seconds: float) -> dict[str,
         "seconds": round(seconds, 3),
         "stopped": ended.why,
         "best_step": ended.progress.best_step,
+        "ends_with_step": ended.progress.best_step or ended.progress.next_step,
         "heldout_success": {"before": _success(ended.before), "after": _success(ended.after)},
     }
     if ended.before is not None and ended.after is not None:

@@ -274,7 +274,8 @@ class TrainingRun:
     async def validated(self, progress: RunProgress) -> tuple[RunProgress, dict[str, float], list[Alarm]]:
         """Run the validation if it is due; return the progress after it, its figures and its alarms."""
         every, file = self.recipe.evaluation.every, self.recipe.tasks.validation
-        if not every or file is None or progress.next_step % every:
+        is_last = progress.next_step == self.recipe.run.num_steps
+        if not every or file is None or (progress.next_step % every and not is_last):
             return progress, {}, []
         out = self.folder.evaluations / f"step-{progress.next_step:06d}.json"
         report = await self._measure(file, out, "the validation tasks", "validation", progress.next_step)
@@ -343,6 +344,28 @@ class TrainingRun:
         seconds = time.monotonic() - started
         self._save_clock.end_save(seconds)
         logger.info("saved a checkpoint after step %d in %.1f s", progress.next_step, seconds)
+
+    async def end_with_best(self, progress: RunProgress) -> None:
+        """Go back to the weights that were best on validation; without validations the last ones stay."""
+        best = progress.best_step
+        if best is None or best == progress.next_step:
+            return
+        path = first_rank_value(self.ranks, checkpoint.at_step(self.folder.checkpoints, best))
+        assert path is not None, "prune keeps the best checkpoint"
+        problem = ""
+        try:
+            found = checkpoint.load(path)
+        except checkpoint.Unreadable as error:
+            problem = str(error)
+        if problem := self.agreed(problem):
+            self.screen.say(f"the run ends with its last weights: {problem}", "yellow", level=logging.WARNING)
+            return
+        self.trainer.restore(found.tensors, found.facts["trainer"])
+        self.screen.say(
+            f"the run ends with the weights after step {best}, the best on validation "
+            f"({progress.best_success:.3f}); step {progress.next_step} was the last"
+        )
+        await self.publishing.begin()
 
     @contextlib.contextmanager
     def saving_if_lost(self, progress: RunProgress) -> Iterator[None]:
