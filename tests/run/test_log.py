@@ -191,7 +191,8 @@ def test_a_resumed_run_has_no_end_until_it_ends_again(tmp_path: Path) -> None:
     _, folder = run_failing(tmp_path, FAILING["a broken reward"])
     text = (folder / "recipe.json").read_text()
     (folder / "recipe.json").write_text(text.replace("broken", "even_ids"))
-    with training("--resume", str(folder), "--trust", "--set", "run.num_steps=1") as process:  # it was edited
+    again = ("--resume", str(folder), "--from-start", "--trust", "--set", "run.num_steps=1")  # it was edited
+    with training(*again) as process:
         read_until(process, "training tasks in")
         assert read_ending(folder / "ended.json") is None
         assert state(folder) == ("running", "")

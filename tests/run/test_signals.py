@@ -106,7 +106,7 @@ def test_the_second_stops_at_once_and_leaves_the_last_checkpoint_good(tmp_path: 
     found = checkpoint.latest(folder / "checkpoints")
     assert found is not None
     assert found.step >= 1
-    reason = "you asked it to stop (SIGTERM), at once: the current step is lost"
+    reason = f"you asked it to stop (SIGTERM), at once: what came after step {found.step} is lost"
     assert state(folder) == ("stopped", reason)
     assert (folder / "training.log").read_text().endswith(f" WARNING stopped: {reason}\n")
 

@@ -103,7 +103,7 @@ def test_an_incomplete_last_line_is_removed_before_the_next(folder: RunFolder) -
         assert [line["metrics"]["a"] for line in lines_of(again)] == [1.0, 2.0]
 
 
-def test_a_resume_removes_what_is_newer_than_the_checkpoint(folder: RunFolder) -> None:
+def test_a_resume_moves_what_is_newer_than_the_checkpoint(folder: RunFolder) -> None:
     for step in range(4):
         folder.log(step, "update", {"a": step})
         folder.trajectories(step).write_text("{}\n")
@@ -114,7 +114,15 @@ def test_a_resume_removes_what_is_newer_than_the_checkpoint(folder: RunFolder) -
         (folder.evaluations / f"{name}.trajectories.jsonl").write_text("{}\n")
     (folder.evaluations / "step-000001.trajectories.jsonl").write_text("{}\n")  # has no report
     folder.summary.write_text("{}")
-    folder.cut(2)
+    before = {file.relative_to(folder.path) for file in folder.path.rglob("*.json*")}
+    dropped = folder.cut(2)
+    assert dropped is not None
+    assert (dropped.place, dropped.steps) == (folder.path / "dropped" / "after-step-000002", range(2, 4))
+    moved = {file.relative_to(dropped.place) for file in dropped.place.rglob("*.json*")}
+    left = {file.relative_to(folder.path) for file in folder.path.rglob("*.json*")}
+    assert before - left == moved - {Path("metrics.jsonl")}
+    assert '"step":3' in (dropped.place / "metrics.jsonl").read_text()
+    assert folder.cut(2) is None
     folder.log(2, "rollout", {"a": 2})
     assert [line["step"] for line in lines_of(folder)] == [0, 1, 2]
     for part in ("trajectories", "tokens"):
@@ -124,6 +132,16 @@ def test_a_resume_removes_what_is_newer_than_the_checkpoint(folder: RunFolder) -
     kept = ("before", "step-000002")
     assert names == [f"{name}.{end}" for name in kept for end in ("json", "trajectories.jsonl")]
     assert not folder.summary.exists()
+
+
+def test_every_resume_keeps_the_figures_that_it_drops(folder: RunFolder) -> None:
+    for number in (1, 2):
+        folder.log(2, "update", {"a": float(number)})
+        dropped = folder.cut(2)
+        assert dropped is not None
+        assert f'"a":{number}.0' in (dropped.place / "metrics.jsonl").read_text()
+    names = sorted(path.name for path in (folder.path / "dropped").iterdir())
+    assert names == ["after-step-000002", "after-step-000002-2"]
 
 
 def test_our_modules_log_to_the_folder_while_it_is_open(folder: RunFolder) -> None:

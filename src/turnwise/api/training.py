@@ -26,6 +26,7 @@ from turnwise.commands.sft import WarmStart, warm_up
 from turnwise.config import Recipe, override_recipe
 from turnwise.run.command import train_in
 from turnwise.run.loop import OnStep
+from turnwise.run.resumption import open_to_resume
 from turnwise.run.screen import Quiet
 from turnwise.run.stopping import Stopping
 from turnwise.runtime.process_setup import prepare
@@ -50,6 +51,7 @@ def train(
     folder: str | Path | None = None,
     on_step: OnStep | None = None,
     resume: Run | str | Path | None = None,
+    from_start: bool = False,
     trust: bool = False,
     quiet: bool = False,
 ) -> Run:
@@ -70,18 +72,21 @@ def train(
     folder: where the run's folder is created; `runs` by default.
     on_step: called after every step with its figures. If it raises, the run is saved and the error is raised.
     resume: a run to go on with; with `settings`, and again the functions that it was given.
+    from_start: with `resume`, start over in the folder of a run that saved nothing.
     trust: start what the recipe of a run made elsewhere names, when it is resumed.
     quiet: print only alarms, evaluations and the summary.
     """
     sources = {"train": tasks, "validation": validation, "test": test}
     if folder is not None:
         settings = {"run.folder": Path(folder), **settings}
+    if from_start and resume is None:
+        raise ValueError("from_start goes with `resume`; a recipe starts a new run")
     if resume is not None:
         fixed = {"recipe": recipe, "model": model, "mcp": mcp, "folder": folder, **sources}
         if ignored := [name for name, value in fixed.items() if value is not None]:
             raise ValueError(f"resume: the run has its own {ignored[0]}; change other keys by `settings`")
         functions = {"rewards": rewards, "tools": tools, "environment": environment}
-        opened, given = _resumed(as_path(resume), functions, settings, trust=trust)
+        opened, given = _resumed(as_path(resume), functions, settings, from_start=from_start, trust=trust)
         resolved = None
     else:
         resolved = resolve(
@@ -139,6 +144,7 @@ def _resumed(
     functions: Mapping[str, Any],
     settings: Mapping[str, Any],
     *,
+    from_start: bool,
     trust: bool,
 ) -> tuple[RunFolder, Given]:
     prepare()
@@ -148,7 +154,7 @@ def _resumed(
     changed = override_recipe(before, as_overrides(chosen))
     require_one_process(changed, "train")
     require_consent(path, before, changed, list(chosen), trust=trust)
-    folder = RunFolder.open(path)
+    folder = open_to_resume(path, from_start=from_start)
     folder.change_recipe(changed)
     keep_agreement(before, changed)
     return folder, given

@@ -33,6 +33,12 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(help="A run's folder: resume from its last checkpoint.")
     ] = None,
+    from_start: Annotated[
+        bool,
+        typer.Option(
+            "--from-start", help="With --resume: start over in the folder of a run that saved nothing."
+        ),
+    ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Print only alarms, evaluations and the summary.")
     ] = False,
@@ -68,6 +74,8 @@ def train(
         fail("give either --quiet or --json")
     if (recipe is None) == (resume is None):
         fail("give either a recipe or --resume RUN")
+    if from_start and resume is None:
+        fail("--from-start goes with --resume RUN; a recipe starts a new run")
     overrides = rank_processes.with_processes(overrides, processes)
     if engine:
         if len(overrides) > num_before:
@@ -81,7 +89,8 @@ def train(
     if rank_processes.are_to_be_started(settings):
         shown = ["--quiet"] * quiet + ["--json"] * json
         # --trust: if the user had to be asked, this process has done it
-        source = [str(recipe)] if resume is None else ["--resume", str(resume), "--trust"]
+        again = ["--resume", str(resume), "--trust", *["--from-start"] * from_start]
+        source = [str(recipe)] if resume is None else again
         # as resolved here: this process has already warned if quantisation is not possible
         settled = [f"model.quantisation={settings.model.quantisation}", f"model.dtype={settings.model.dtype}"]
         options = [word for override in (*overrides, *settled) for word in ("--set", override)]
@@ -96,7 +105,14 @@ def train(
         show = Json if json else Quiet if quiet else None
         with rank_processes.joined(settings) as ranks:
             announce_servers(settings, is_printed=is_first(ranks))
-            opened = rank_processes.one_folder(ranks, lambda: _folder(settings, recipe, resume, overrides))
+
+            def open_folder() -> "RunFolder":
+                if resume is not None:
+                    return _resumed_folder(resume, overrides, from_start=from_start)
+                assert recipe is not None
+                return _new_folder(settings, recipe)
+
+            opened = rank_processes.one_folder(ranks, open_folder)
             with opened as starting.folder:
                 has_ended_well = run_async(train_in(starting.folder, show, ranks))
     if not has_ended_well:
@@ -257,23 +273,27 @@ def _print_dry(lines: Sequence[str], problems: Sequence[str]) -> None:
         raise typer.Exit(1)
 
 
-def _folder(
-    settings: "Recipe", recipe: Path | None, resume: Path | None, overrides: list[str]
-) -> "RunFolder":
-    from turnwise.assembly.environment_tasks import environment_tasks, require_train_tasks, with_tasks_in
+def _resumed_folder(run: Path, overrides: list[str], *, from_start: bool) -> "RunFolder":
     from turnwise.assembly.trusted_runs import keep_agreement
     from turnwise.config import override_recipe
+    from turnwise.run.resumption import open_to_resume
+
+    try:
+        prepare()
+        folder = open_to_resume(run, from_start=from_start)
+        before = folder.recipe
+        folder.change_recipe(override_recipe(before, overrides))
+        keep_agreement(before, folder.recipe)
+        return folder
+    except ValueError as error:
+        fail(str(error))
+
+
+def _new_folder(settings: "Recipe", recipe: Path) -> "RunFolder":
+    from turnwise.assembly.environment_tasks import environment_tasks, require_train_tasks, with_tasks_in
     from turnwise.tracking.folder import RunFolder
 
     try:
-        if resume is not None:
-            prepare()
-            folder = RunFolder.open(resume)
-            before = folder.recipe
-            folder.change_recipe(override_recipe(before, overrides))
-            keep_agreement(before, folder.recipe)
-            return folder
-        assert recipe is not None
         run = settings.run
         name = run.name or recipe.stem
         made = environment_tasks(settings)

@@ -13,6 +13,7 @@ from turnwise.run.loop import OnStep, RunEnd, train
 from turnwise.run.memory_sizes import with_sizes_found
 from turnwise.run.panel import Panel
 from turnwise.run.progress import RunProgress
+from turnwise.run.resumption import resume_command
 from turnwise.run.screen import Quiet, Screen
 from turnwise.run.stopping import Stopping
 from turnwise.run.summary import print_summary, summarise_run
@@ -76,7 +77,7 @@ async def train_in(
                 async with open_run(recipe, folder, screen, ranks, given) as run:
                     ended = await train(run, stopping, on_step)
         except (CollectionFailed, EngineDown) as error:
-            hint = f"\nonce that is fixed, resume with: turnwise train --resume {folder.path}"
+            hint = f"\nonce that is fixed, resume with: {resume_command(folder)}"
             raise CollectionFailed(f"{error}{hint if folder.is_kept else ''}") from error
         if is_first(ranks):
             _finish(ended, folder, screen, time.perf_counter() - started)

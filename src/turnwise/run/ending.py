@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from turnwise.distributed import Ranks, is_first
 from turnwise.rollout.collector import CollectionFailed
 from turnwise.run.loop import RunEnd
+from turnwise.run.resumption import resume_command
 from turnwise.run.stopping import Stopping
 from turnwise.tracking.ending import Ending, How
 from turnwise.tracking.folder import RunFolder
 from turnwise.tracking.run_log import ON_SCREEN
+from turnwise.training.update import checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -46,15 +48,16 @@ def _record(folder: RunFolder, stopping: Stopping, error: BaseException) -> None
     if elsewhere is not None:
         logger.error("crashed: %s\n%s", elsewhere.why, elsewhere.traceback, extra=ON_SCREEN)
     if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
-        why = f"{stopping.why or 'interrupted'}, at once: the current step is lost"
+        saved = checkpoint.last_step(folder.checkpoints)
+        lost = "nothing was saved" if saved is None else f"what came after step {saved} is lost"
+        why = f"{stopping.why or 'interrupted'}, at once: {lost}"
         logger.warning("stopped: %s", why, extra=ON_SCREEN)
         folder.end(elsewhere or Ending(How.STOPPED, why))
         return
     why = _reason(error)
     logger.error("crashed: %s", why, exc_info=error, extra=ON_SCREEN)
-    if not isinstance(error, CollectionFailed):  # its message already says how to resume
-        hint = "resume from the last checkpoint with: turnwise train --resume %s"
-        logger.info(hint, folder.path, extra=ON_SCREEN)
+    if folder.is_kept and not isinstance(error, CollectionFailed):  # that message says how to resume
+        logger.info("resume with: %s", resume_command(folder), extra=ON_SCREEN)
     folder.end(Ending(How.CRASHED, why))  # the traceback is in training.log
 
 

@@ -19,6 +19,7 @@ from turnwise.rollout.collector import Progress
 from turnwise.rollout.live_panel import figures_of
 from turnwise.run.screen import Figures, Screen, epoch_part
 from turnwise.runtime.terminal import printable
+from turnwise.tracking.dropped_steps import DroppedSteps
 
 _REFRESH_SECONDS = 0.25
 _BARS = "▁▂▃▄▅▆▇█"
@@ -50,8 +51,8 @@ class Panel(Screen):
             self._refresh()
             yield
 
-    def resumed(self, num_done: int) -> None:
-        super().resumed(num_done)
+    def resumed(self, num_done: int, dropped: DroppedSteps | None = None) -> None:
+        super().resumed(num_done, dropped)
         self._num_done = num_done
 
     def playing(self, progress: Progress, num_episodes: int) -> AbstractAsyncContextManager[None]:

@@ -21,6 +21,7 @@ from turnwise.rollout.live_panel import shown
 from turnwise.rollout.store import StoredEpisode
 from turnwise.runtime.devices import choose_device
 from turnwise.runtime.terminal import counted, printable
+from turnwise.tracking.dropped_steps import DroppedSteps
 from turnwise.tracking.json_lines import plain
 from turnwise.tracking.run_log import ON_SCREEN
 
@@ -80,8 +81,17 @@ class Screen:
             f"{counted(recipe.rollout.group_size, 'episode')} a task"
         )
 
-    def resumed(self, num_done: int) -> None:
-        self.say(f"resumed after step {num_done}")
+    def resumed(self, num_done: int, dropped: DroppedSteps | None = None) -> None:
+        """Report where the run goes on, and where the figures of later steps were moved to."""
+        begun = f"resumed after step {num_done}" if num_done else "started over"
+        if dropped is None:
+            self.say(begun)
+        elif dropped.steps:
+            first, last = dropped.steps[0] + 1, dropped.steps[-1] + 1
+            steps = f"step {first} was" if first == last else f"steps {first} to {last} were"
+            self.say(f"{begun}; {steps} not saved, the old figures are kept in {dropped.place}")
+        else:
+            self.say(f"{begun}; what was written later is kept in {dropped.place}")
 
     def stopping(self, why: str) -> None:
         self.say(f"{why}: finishing this step, then saving; a second Ctrl-C stops at once", "yellow")

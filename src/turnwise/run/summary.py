@@ -9,6 +9,7 @@ from turnwise.evaluate.summary import by_family, rates_by_task, summarise, summa
 from turnwise.rewards import succeeded
 from turnwise.rollout.store import StoredEpisode, read_episodes
 from turnwise.run.loop import RunEnd
+from turnwise.run.resumption import resume_command
 from turnwise.run.screen import Screen
 from turnwise.runtime.terminal import counted
 from turnwise.tracking.folder import RunFolder
@@ -39,7 +40,7 @@ def print_summary(ended: RunEnd, summary: dict[str, Any], folder: RunFolder, scr
         how = f"halted by the alarm {ended.halted_by}" if ended.halted_by else "stopped"
         why = "" if ended.halted_by else f": {ended.why}"
         screen.say(f"{how} after step {ended.progress.next_step}{why}", "bold yellow")
-        screen.say(f"resume with: turnwise train --resume {folder.path}")
+        screen.say(f"resume with: {resume_command(folder)}")
         return
     example = changed_example(folder.evaluations)
     if example is not None:

@@ -380,19 +380,19 @@ class TrainingRun:
             raise
 
     def restore(self) -> RunProgress:
-        """Load the last readable checkpoint and delete what was written after it; those steps repeat."""
+        """Load the last readable checkpoint, if any; what was written after it moves to `dropped`."""
         try:
             found = checkpoint.latest_of_all(self.folder.checkpoints, self.ranks)
         except checkpoint.Unreadable as error:
             raise ValueError(f"{self.folder.path}: no checkpoint can be read: {error}") from error
         if found is None:
-            self.folder.cut(0)
+            if dropped := self.folder.cut(0):
+                self.screen.resumed(0, dropped)
             seed = self.recipe.seed
             return RunProgress(0, CurriculumState(seed=seed), plan_starts=PlanStarts(seed))
         progress = progress_of(found.facts.get("standing", {}))
         self.trainer.restore(found.tensors, found.facts["trainer"])
-        self.folder.cut(progress.next_step)
-        self.screen.resumed(progress.next_step)
+        self.screen.resumed(progress.next_step, self.folder.cut(progress.next_step))
         return progress
 
 

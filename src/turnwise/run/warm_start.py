@@ -14,7 +14,7 @@ from turnwise.training.update.sft import SftStep
 
 
 class WarmStartStopped(Exception):
-    """The user asked the run to stop during its warm start, which begins again when the run is resumed."""
+    """The run was asked to stop during its warm start, which begins again when the run starts over."""
 
 
 async def with_warm_start(
@@ -38,6 +38,8 @@ async def with_warm_start(
         _report(warm, screen)
         gc.collect()
         torch.cuda.empty_cache()  # a no-op without CUDA; an engine in another process needs the memory
+    else:
+        screen.say(f"the warm start is done: going on from {model}")
     warmed = override_recipe(recipe, [f"model.path={model.resolve()}"])
     folder.change_recipe(warmed)
     return warmed
@@ -45,7 +47,8 @@ async def with_warm_start(
 
 def _show(step: SftStep, screen: Screen, stopping: Stopping) -> None:
     if stopping.why:
-        raise WarmStartStopped(stopping.why)
+        done = f"step {step.step + 1} of {step.num_steps} of the warm start"
+        raise WarmStartStopped(f"{stopping.why}, at {done}, which begins again: none of it is saved")
     if step.is_shown:
         screen.say(f"warm start, step {step.step + 1}/{step.num_steps}: loss {step.loss:.4f}")
 

@@ -7,6 +7,7 @@
       tokens/step-000001.jsonl              ratio, advantage and clipping of every token of some episodes
       checkpoints/  evaluations/  summary.json
       warm/                                 the model after the warm start, if the recipe has one
+      dropped/                              figures and episodes of steps that a resumed run played again
       ended.json                            how and why the run ended; absent while it runs
       wandb/  tensorboard/                  what the recipe's trackers keep here
       lock                                  the process that writes to the folder
@@ -19,7 +20,7 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +32,7 @@ from turnwise.runtime.environment import known_redaction
 from turnwise.runtime.regular_files import Damaged, make_private_folder, names_in, read_table
 from turnwise.runtime.terminal import printable
 from turnwise.runtime.tree_removal import remove_tree
+from turnwise.tracking.dropped_steps import DroppedSteps, move_to_dropped
 from turnwise.tracking.ending import Ending, read_ending, write_ending
 from turnwise.tracking.json_lines import Lines
 from turnwise.tracking.lock import Lock
@@ -251,26 +253,34 @@ class RunFolder:
         self._lines.append(step, kind, metrics, histograms or {}, alarms)
         self.trackers.log(step, metrics, histograms or {}, alarms)
 
-    def cut(self, num_steps: int) -> None:
-        """Go back to the state after `num_steps` steps: delete what was written for later ones.
+    def cut(self, num_steps: int) -> DroppedSteps | None:
+        """Go back to the state after `num_steps` steps: what was written for later ones moves to `dropped`.
 
-        The summary and the `after` evaluation are deleted too: the resumed run makes them again.
+        So do the summary and the `after` evaluation: the resumed run makes them again. None if there was
+        nothing to move.
         """
         if self._is_other_rank:
-            return
+            return None
         assert self._lines is not None, "opened to be read only"
-        self._lines.cut(num_steps)
         self.trackers.cut(num_steps)
-        self.summary.unlink(missing_ok=True)
+        lines, files = self._lines.later(num_steps), list(self._later_files(num_steps))
+        dropped = move_to_dropped(self.path, num_steps, lines, files)
+        if lines:  # after they are kept: a kill in between keeps them twice
+            self._lines.cut(num_steps)
+        return dropped
+
+    def _later_files(self, num_steps: int) -> Iterator[Path]:
+        if os.path.lexists(self.summary):
+            yield self.summary
         for file in [*_files_in(self.path / "trajectories"), *_files_in(self.path / "tokens")]:
             if (step := _step_of(file)) is None or step >= num_steps:
-                file.unlink()
+                yield file
         for file in _files_in(self.evaluations):
             # the evaluation after n steps is step-n; without its report it was not finished
             step = _step_of(file)
             is_later = step > num_steps if step is not None else not file.name.startswith("before.")
             if is_later or not (self.evaluations / f"{file.name.partition('.')[0]}.json").exists():
-                file.unlink()
+                yield file
 
 
 def _step_of(file: Path) -> int | None:

@@ -44,21 +44,17 @@ class Lines:
         self._file.write(line.encode() + b"\n")  # a single append: only the last line can be torn
         os.fsync(self._file.fileno())  # a checkpoint on disk implies its metrics on disk
 
-    def cut(self, num_steps: int) -> None:
-        """Drop the lines of step `num_steps` and later."""
-        lines = [line.content for line in lines_from(self._path)]
-        kept = [line for line in lines if self._is_before(line, num_steps)]
-        if len(kept) < len(lines):
-            self._file.close()
-            write_atomically(self._path, b"".join(line + b"\n" for line in kept))
-            self._file = open_to_append(self._path)
+    def later(self, num_steps: int) -> list[bytes]:
+        """The lines of step `num_steps` and later, and those that are not ours."""
+        lines = (line.content for line in lines_from(self._path))
+        return [line for line in lines if not _is_before(line, num_steps)]
 
-    def _is_before(self, line: bytes, num_steps: int) -> bool:
-        try:
-            return bool(json.loads(line)["step"] < num_steps)
-        except (ValueError, KeyError, TypeError, RecursionError):
-            logger.warning("%s: dropped a line that is none of ours", self._path)
-            return False
+    def cut(self, num_steps: int) -> None:
+        """Drop what `later` returns."""
+        kept = [line.content for line in lines_from(self._path) if _is_before(line.content, num_steps)]
+        self._file.close()
+        write_atomically(self._path, b"".join(line + b"\n" for line in kept))
+        self._file = open_to_append(self._path)
 
 
 def plain(value: Any) -> Any:
@@ -72,6 +68,19 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def step_of(line: bytes) -> int | None:
+    """The step of a line; None if the line is not one of ours."""
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def _is_before(line: bytes, num_steps: int) -> bool:
+    step = step_of(line)
+    return step is not None and step < num_steps
 
 
 def _cut_torn_line(path: Path) -> None:

@@ -263,6 +263,12 @@ def readable(folder: Path) -> Iterator[Checkpoint]:
             logger.warning("%s; going back to the checkpoint before it", error)
 
 
+def last_step(folder: Path) -> int | None:
+    """Return the step of the last checkpoint, which may be damaged; None if none was ever saved."""
+    paths = _paths(folder)
+    return _order(paths[-1])[0] if paths else None
+
+
 def at_step(folder: Path, step: int) -> Path | None:
     """Return the path of that step's checkpoint; None without one."""
     return next((path for path in reversed(_paths(folder)) if _order(path)[0] == step), None)
