@@ -80,7 +80,7 @@ def lesson_of(
     )
 
 
-def _is_complete(task: Task) -> bool:
+def is_complete(task: Task) -> bool:
     """Return whether the demonstration ends every exchange; tools do not matter for that."""
     user = UserSide(task, ())
     outcomes = [user.answer_shown(number) for number in range(len(task.demonstration))]
@@ -96,8 +96,8 @@ async def verified_lessons(collector: Collector, tasks: Sequence[Task]) -> Verif
     """
     shown = [task for task in tasks if task.demonstration]
     # A demonstration that stops before the episode ends has no answer, and its script would run out.
-    ended = [task for task in shown if _is_complete(task)]
-    dropped = {task.id: "ends before the episode does" for task in shown if not _is_complete(task)}
+    ended = [task for task in shown if is_complete(task)]
+    dropped = {task.id: "ends before the episode does" for task in shown if not is_complete(task)}
     dropped |= {task.id: "lost to infrastructure" for task in ended}
     earned: dict[str, Group] = {}
     async with collector.collecting(ended, len(ended)) as groups:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from turnwise.assembly.call_tokens import choose_call_tokens
@@ -12,6 +13,13 @@ from turnwise.assembly.success_samples import Successes, successes_of
 from turnwise.assembly.task_requirements import require_playable
 from turnwise.assembly.workbench import chat_of, load_model, open_workbench
 from turnwise.chat import load_tokenizer, open_chat
+from turnwise.commands.rescue_round import (
+    RescueRound,
+    check_can_play,
+    play_round,
+    tasks_of_rounds,
+    with_plain,
+)
 from turnwise.config import Recipe
 from turnwise.planning import UnsupportedArchitecture, check_sft_limits, find_sizes, memory_for
 from turnwise.rollout.live_panel import shown
@@ -44,6 +52,8 @@ class WarmStart:
     successes: Successes | None
     """The run's episodes if they were learned from; None if demonstrations were."""
     steps: Sequence[SftStep]
+    """The steps on demonstrations or successes."""
+    rounds: Sequence[RescueRound] = ()
 
 
 async def warm_up(
@@ -55,13 +65,14 @@ async def warm_up(
     is_adapter: bool = False,
     on_step: Callable[[SftStep], None] = lambda step: None,
     on_note: Callable[[str], None] = lambda note: None,
+    on_round: Callable[[RescueRound], None] = lambda round_: None,
     given: Given = NOTHING_GIVEN,
 ) -> WarmStart:
     """Learn from the demonstrations of tasks.train, or from a run's successes; ValueError for user mistakes.
 
     `run` is the folder of that run; nothing is played then. If `is_verified`, each demonstration is first
-    played with its real tools and dropped if it fails; else its recorded results are used unchecked. `given`:
-    functions that the recipe names and that cannot be imported.
+    played with its real tools and dropped if it fails, and rounds of rescues follow; else its recorded
+    results are used unchecked. `given`: functions that the recipe names and that cannot be imported.
     """
     require_free(out)
     if is_adapter and recipe.policy.tuning == "full":  # before hours of learning, not after
@@ -74,6 +85,9 @@ async def warm_up(
     recipe = _sized(recipe)
     check_sft_limits(recipe)
     successes = None if run is None else _successes(recipe, run)
+    is_rescuing = run is None and is_verified and recipe.engine.kind != "scripted"
+    if is_rescuing and recipe.sft.rescue_rounds:
+        await check_can_play(recipe)
     if successes is None:
         gathered = await _verified(recipe, given, is_verified=is_verified)
     else:
@@ -83,7 +97,16 @@ async def warm_up(
     if choice.note:
         on_note(choice.note)
     policy = Policy(model, choice.recipe.policy, device=recipe.model.device, seed=recipe.seed)
-    steps = await asyncio.to_thread(_learn, policy, gathered.lessons, recipe, on_step)
+    learn = partial(_learn, policy, recipe=recipe, on_step=on_step)
+    steps = await asyncio.to_thread(learn, gathered.lessons)
+    rounds = []
+    if is_rescuing:
+        for number, tasks in enumerate(tasks_of_rounds(recipe, demonstrated(recipe))):
+            rescues = await play_round(policy, choice.recipe, tasks, number, given)
+            samples = with_plain(rescues, gathered.lessons, recipe, number)
+            learned = await asyncio.to_thread(learn, samples) if samples else []
+            rounds.append(RescueRound(rescues, len(samples) - len(rescues.lessons), learned))
+            on_round(rounds[-1])
     tokenizer = load_tokenizer(recipe.model.path)
     if is_adapter:
         out = save_adapter(policy, tokenizer, out, base=recipe.model.path)
@@ -95,9 +118,10 @@ async def warm_up(
         "dropped": dict(gathered.dropped),
         **({} if successes is None else {"from": {"run": str(run), **successes.counts()}}),
         "steps": [asdict(step) for step in steps],
+        "rescues": [one.figures() for one in rounds],
     }
     write_json(out / METRICS, figures, is_private=False)  # a model's folder is often shared
-    return WarmStart(out, len(gathered.lessons), gathered.dropped, successes, steps)
+    return WarmStart(out, len(gathered.lessons), gathered.dropped, successes, steps, rounds)
 
 
 def _sized(recipe: Recipe) -> Recipe:

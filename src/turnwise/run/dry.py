@@ -65,7 +65,10 @@ def _warm_start(recipe: Recipe) -> DryRun:
     except ValueError as error:
         return DryRun((), (f"run.warm_start: {error}",))
     epochs = counted(recipe.sft.num_epochs, "epoch")
-    return DryRun((f"warm start: {epochs} of {counted(num_lessons, 'demonstration')}",), ())
+    rounds = counted(recipe.sft.rescue_rounds, "round")
+    return DryRun(
+        (f"warm start: {epochs} of {counted(num_lessons, 'demonstration')}, {rounds} of rescues",), ()
+    )
 
 
 async def dry_episodes(

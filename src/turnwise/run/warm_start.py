@@ -4,6 +4,7 @@ import gc
 
 import torch
 
+from turnwise.commands.rescue_round import RescueRound
 from turnwise.commands.sft import WarmStart, warm_up
 from turnwise.config import Recipe, override_recipe
 from turnwise.run.screen import Screen
@@ -32,6 +33,7 @@ async def with_warm_start(
             model,
             on_step=lambda step: _show(step, screen, stopping),
             on_note=screen.say,
+            on_round=lambda round_: _tell(round_, screen, stopping),
             given=given,
         )
         folder.keep()
@@ -51,6 +53,12 @@ def _show(step: SftStep, screen: Screen, stopping: Stopping) -> None:
         raise WarmStartStopped(f"{stopping.why}, at {done}, which begins again: none of it is saved")
     if step.is_shown:
         screen.say(f"warm start, step {step.step + 1}/{step.num_steps}: loss {step.loss:.4f}")
+
+
+def _tell(played: RescueRound, screen: Screen, stopping: Stopping) -> None:
+    screen.say(f"warm start, rescues: {played}")
+    if stopping.why:
+        raise WarmStartStopped(stopping.why)
 
 
 def _report(warm: WarmStart, screen: Screen) -> None:

@@ -1,0 +1,145 @@
+"""Rescues: where the model's episode goes wrong, the task's plan goes on from there to the end.
+
+The model plays tasks. Those it fails are played again on a fresh lease: its turns up to the takeover, token
+for token and with real calls, then what is left of the plan. Only the plan's turns are learned.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from turnwise.assembly.demonstration_samples import demonstrating, is_complete
+from turnwise.assembly.workbench import Workbench, limits_of, plan_of, rules_of
+from turnwise.engines.scripted import ScriptedEngine
+from turnwise.protocols import Toolbox
+from turnwise.rewards import reached_goal, succeeded
+from turnwise.rollout.collector import Collector
+from turnwise.rollout.episode import play
+from turnwise.rollout.takeover import Takeover, find_takeover
+from turnwise.training.packing.samples import Sample, samples_of
+from turnwise.types import Group, ModelUser, Reward, Sampling, Task, Trajectory, joined
+
+NO_TROUBLE = "no_trouble"
+"""The count of failed episodes that never go visibly wrong, so that the plan has no place to take over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescues:
+    """Samples of rescued episodes, and counts of what was played."""
+
+    lessons: tuple[Sample, ...]
+    num_played: int
+    """Episodes that the model played to their end, one per task."""
+    num_succeeded: int
+    troubles: Mapping[str, int] = field(default_factory=dict)
+    """Failed episodes by `Trouble`, or `NO_TROUBLE`."""
+    discarded: Mapping[str, int] = field(default_factory=dict)
+    """Rescues that do not count, by reason."""
+
+    def __str__(self) -> str:
+        failed = self.num_played - self.num_succeeded
+        kinds = ", ".join(f"{name} {count}" for name, count in sorted(self.troubles.items()))
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(self.discarded.items()))
+        return (
+            f"{self.num_played} episodes played, {failed} failed{f' ({kinds})' if kinds else ''}; "
+            f"{len(self.lessons)} rescued, {sum(self.discarded.values())} discarded"
+            f"{f' ({reasons})' if reasons else ''}"
+        )
+
+
+def can_rescue(task: Task) -> bool:
+    """Whether the task has a whole plan that does not depend on what a model that plays the user says."""
+    return bool(task.demonstration) and not isinstance(task.user, ModelUser) and is_complete(task)
+
+
+async def play_all(collector: Collector, tasks: Sequence[Task]) -> list[tuple[Trajectory, Reward]]:
+    """Play each task once and return the episodes in task order, without those lost to infrastructure."""
+    played: dict[str, tuple[Trajectory, Reward]] = {}
+    async with collector.collecting(tasks, len(tasks)) as groups:
+        async for group in groups:
+            played[group.task.id] = (group.trajectories[0], group.rewards[0])
+    return [played[task.id] for task in tasks if task.id in played]
+
+
+async def rescued(bench: Workbench, episodes: Sequence[tuple[Trajectory, Reward]]) -> Rescues:
+    """Let the plan take over in the episodes that failed, and keep the rescues that reach the task's goal."""
+    failed = [played for played, reward in episodes if not succeeded(played, reward)]
+    takeovers = {played.task.id: find_takeover(played) for played in failed}
+    troubles = Counter(NO_TROUBLE if found is None else str(found.trouble) for found in takeovers.values())
+    attempts = {
+        played.task.id: _Attempt(played, takeover)
+        for played in failed
+        if (takeover := takeovers[played.task.id]) is not None
+    }
+    outcomes = await play_all(_rescuer(bench, attempts), [one.task for one in attempts.values()])
+    discarded = Counter({"lost to infrastructure": len(attempts) - len(outcomes)})
+    kept = []
+    for trajectory, reward in outcomes:
+        reason = attempts[trajectory.task.id].objection(trajectory, reward)
+        discarded[reason] += 1
+        if not reason:
+            kept.append(Group(trajectory.task, (trajectory,), (Reward(1.0, {"outcome": 1.0}),)))
+    # A plan is not sampled, so the temperature of its episode does not apply.
+    lessons = tuple(replace(sample, temperature=1.0) for sample in samples_of(kept))
+    num_succeeded = len(episodes) - len(failed)
+    reasons = {reason: count for reason, count in discarded.items() if reason and count}
+    return Rescues(lessons, len(episodes), num_succeeded, dict(troubles), reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A failed episode, and where the plan takes over."""
+
+    played: Trajectory
+    takeover: Takeover
+
+    @property
+    def task(self) -> Task:
+        """The task with room for the rest of the plan."""
+        return replace(self.played.task, max_turns=self.takeover.num_kept + len(self.takeover.remaining))
+
+    @property
+    def given(self) -> list[tuple[int, ...]]:
+        """The model's turns, as they were sampled."""
+        return [turn.completion.token_ids for turn in self.played.turns[: self.takeover.num_kept]]
+
+    def objection(self, trajectory: Trajectory, reward: Reward) -> str:
+        """Return why the rescue does not count; empty if it does."""
+        kept = self.takeover.num_kept
+        if _context(trajectory, kept) != _context(self.played, kept):
+            return "results differ when played again"
+        for turn, planned in zip(trajectory.turns[kept:], self.takeover.remaining, strict=False):
+            expected = [result.is_error for result in planned.results] or [False] * len(planned.calls)
+            if [result.is_error for result in turn.results] != expected:
+                return "a call of the plan is refused"
+        return "" if reached_goal(trajectory, reward) else f"{trajectory.stop}, without success"
+
+
+def _context(trajectory: Trajectory, num_turns: int) -> tuple[tuple[int, ...], list[str]]:
+    """The ids of the first turns, up to the end of the last one, and all results of their calls."""
+    turns = trajectory.turns[:num_turns]
+    ids = joined(ids for turn in turns for ids in (turn.new_ids, turn.completion.token_ids))
+    return ids, [result.content for turn in turns for result in turn.results]
+
+
+def _rescuer(bench: Workbench, attempts: Mapping[str, _Attempt]) -> Collector:
+    """A collector that plays these attempts, by task id."""
+    recipe, chat = demonstrating(bench.recipe), bench.chat
+
+    async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
+        attempt = attempts[task.id]
+        script = [chat.say(turn.text, turn.calls) for turn in attempt.takeover.remaining]
+        return await play(
+            task,
+            ScriptedEngine(lambda text: chat.say(text)[:-1], min(chat.stop_ids), sequence=script),
+            chat,
+            toolbox,
+            episode_id=episode_id,
+            seed=seed,
+            limits=limits_of(recipe),
+            sampling=Sampling(),
+            given=attempt.given,
+            rules=rules_of(recipe),
+        )
+
+    return Collector(play_one, bench.lease, bench.rewards, plan_of(recipe, 1), bench.slots.pace())

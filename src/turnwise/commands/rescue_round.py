@@ -1,0 +1,112 @@
+"""Rounds of rescues after the demonstrations of a warm start: the model plays, and the plan helps it out."""
+
+import contextlib
+import gc
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+
+from turnwise.assembly.rescue_samples import Rescues, can_rescue, play_all, rescued
+from turnwise.assembly.task_requirements import require_playable
+from turnwise.assembly.workbench import Workbench, open_workbench, remote_engine
+from turnwise.config import Recipe
+from turnwise.config.requirements import requirements
+from turnwise.rollout.collector import step_seed
+from turnwise.rollout.live_panel import shown
+from turnwise.runtime.python_functions import Given
+from turnwise.runtime.terminal import open_console
+from turnwise.tasks.load import load
+from turnwise.tasks.selection import across_families
+from turnwise.training.model.policy import Policy
+from turnwise.training.packing.samples import Sample
+from turnwise.training.update.sft import SftStep
+from turnwise.types import Task
+
+
+@dataclass(frozen=True, slots=True)
+class RescueRound:
+    """One round: what was rescued, and what was learned from it."""
+
+    rescues: Rescues
+    num_plain: int
+    """Plain demonstrations that were learned with the rescues, at most as many."""
+    steps: Sequence[SftStep]
+    """Empty if nothing was rescued."""
+
+    def __str__(self) -> str:
+        if not self.steps:
+            return f"{self.rescues}; nothing learned"
+        change = f"loss {self.steps[0].loss:.4f} -> {self.steps[-1].loss:.4f}"
+        return f"{self.rescues}; learned with {self.num_plain} plain demonstrations, {change}"
+
+    def figures(self) -> dict[str, Any]:
+        """All figures, for JSON."""
+        rescues = self.rescues
+        return {
+            "num_played": rescues.num_played,
+            "num_succeeded": rescues.num_succeeded,
+            "troubles": dict(rescues.troubles),
+            "num_rescued": len(rescues.lessons),
+            "discarded": dict(rescues.discarded),
+            "num_plain": self.num_plain,
+            "steps": [asdict(step) for step in self.steps],
+        }
+
+
+async def check_can_play(recipe: Recipe) -> None:
+    """Raise ValueError if the engine of the rounds is missing, before anything is learned."""
+    for requirement in requirements(recipe, is_on_skyrl=False):
+        if requirement.module == "vllm" and requirement.version is None:
+            raise ValueError(f"sft.rescue_rounds: {requirement.complaint}; or set sft.rescue_rounds = 0")
+    if recipe.engine.kind == "remote":
+        async with contextlib.AsyncExitStack() as exits:
+            await remote_engine(recipe, exits)
+
+
+def tasks_of_rounds(recipe: Recipe, learned: Sequence[Task]) -> Iterator[tuple[Task, ...]]:
+    """Yield the tasks of each round: those that were not learned or played yet, then learned ones."""
+    ids = {task.id for task in learned}
+    tasks = [task for task in load(recipe.tasks.require_train()) if can_rescue(task)]
+    fresh = [task for task in tasks if task.id not in ids]
+    known = [task for task in tasks if task.id in ids]
+    for _ in range(recipe.sft.rescue_rounds):
+        chosen = across_families(fresh, recipe.sft.rescue_tasks)
+        played = {task.id for task in chosen}
+        fresh = [task for task in fresh if task.id not in played]
+        yield (*chosen, *across_families(known, recipe.sft.rescue_tasks - len(chosen)))
+
+
+async def play_round(
+    policy: Policy, recipe: Recipe, tasks: Sequence[Task], number: int, given: Given
+) -> Rescues:
+    """Play the tasks with the policy as it is, and rescue the episodes that fail."""
+    if not tasks:
+        return Rescues((), 0, 0)
+    gc.collect()
+    torch.cuda.empty_cache()  # a no-op without CUDA; an engine in another process needs the memory
+    async with open_workbench(recipe, tasks, given=given) as bench:
+        require_playable(bench, tasks)
+        await bench.engine.publish(policy.adapter() if recipe.publishes_adapters else policy.weights(), 1)
+        return await _play_on(bench, tasks, number)
+
+
+async def _play_on(bench: Workbench, tasks: Sequence[Task], number: int) -> Rescues:
+    # The streams of training steps are counted from 0.
+    seed = step_seed(bench.recipe.seed, -1 - number)
+    collector = bench.collector(group_size=1, seed=seed)
+    async with shown(collector.progress, len(tasks), open_console(stderr=True)):
+        episodes = await play_all(collector, tasks)
+    return await rescued(bench, episodes)
+
+
+def with_plain(rescues: Rescues, lessons: Sequence[Sample], recipe: Recipe, number: int) -> list[Sample]:
+    """Return the rescues and as many plain demonstrations, if there are so many.
+
+    With rescues alone, every sample begins with a mistake, and the model would learn to make it first.
+    """
+    rng = random.Random(f"{recipe.seed}/rescues/{number}")  # noqa: S311 (a draw, not a secret)
+    plain = rng.sample(list(lessons), min(len(lessons), len(rescues.lessons)))
+    return [replace(sample, group=group) for group, sample in enumerate([*rescues.lessons, *plain])]
