@@ -1,11 +1,13 @@
 """A rescue has the model's own ids as context, the plan's turns as its lesson, and earned its outcome."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.assembly.test_demonstration_samples import roomy, talking_task
 from tests.rollout.stage import call, script
 from tests.rollout.test_plan_starts import three_turns
@@ -13,8 +15,11 @@ from tests.shown import sound_setup
 from turnwise.assembly.demonstration_samples import demonstrating
 from turnwise.assembly.rescue_samples import Rescues, can_rescue, play_all, rescued
 from turnwise.assembly.workbench import Workbench, open_workbench
+from turnwise.config import load_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.rollout.takeover import Trouble
+from turnwise.tasks.load import load
+from turnwise.tasks.selection import across_families
 from turnwise.types import ExpectedWrite, ModelUser, Reward, Task, ToolCall, Trajectory
 
 WRITE, READ = call("write", text="a"), call("read")
@@ -136,3 +141,30 @@ def test_only_whole_plans_without_a_played_user_rescue() -> None:
     assert not can_rescue(replace(once(), demonstration=()))
     assert not can_rescue(replace(once(), demonstration=once().demonstration[:1]))
     assert not can_rescue(replace(once(), user=ModelUser("Ann", "Say which.")))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the Python server's sandbox needs Linux")
+async def test_the_embedded_model_is_rescued_in_the_embedded_world() -> None:
+    file = Path(__file__).parents[2] / "recipes" / "cpu" / "train.jsonl"
+    servers = Path(warm.light()).with_name("mcp.json")
+    # hot enough to go wrong in most episodes
+    recipe = load_recipe(
+        Path("cpu"), [f"tools.mcp={servers}", "rollout.temperature=1.3", "rollout.max_repeats=3"]
+    )
+    tasks = across_families([task for task in load(file) if can_rescue(task)], 24)
+    async with open_workbench(recipe, tasks) as bench:
+        episodes = await play_all(bench.collector(group_size=1), tasks)
+        found = await rescued(bench, episodes)
+    assert found.num_played == 24
+    assert len(found.troubles) > 1, found
+    assert len(found.lessons) >= sum(found.discarded.values()), found
+    plan_lengths = {task.id: len(task.demonstration) for task in tasks}
+    sampled = {played.task.id: played for played, _ in episodes}
+    for lesson in found.lessons:
+        own = [turn for turn in sorted(set(lesson.turns)) if turn >= 0]
+        context = lesson.token_ids[: lesson.loss_mask.index(1)]
+        kept = sampled[lesson.task_id].turns[: own[0]]
+        ids = [token for turn in kept for token in (*turn.new_ids, *turn.completion.token_ids)]
+        assert list(context[: len(ids)]) == ids
+        assert len(own) <= plan_lengths[lesson.task_id]
+    print(found)

@@ -94,8 +94,10 @@ def test_the_command_says_what_it_learned_and_dropped(folder: Path) -> None:
     )
     assert "dropped wrong: answered, without success" in ran.out
     assert "warm: learned from 1 demonstrations, 1 dropped; loss " in ran.out
-    assert ran.out.count("step ") == 3
-    assert {line.split()[0] for line in ran.out.splitlines()} == {"step", "dropped", "warm:"}
+    assert "rescues: 1 episode played, 1 failed (" in ran.out
+    assert "; 1 rescued, 0 discarded; 1 plain demonstration learned with them" in ran.out
+    assert ran.out.count("step ") == 3 + 3
+    assert {line.split()[0] for line in ran.out.splitlines()} == {"step", "dropped", "rescues:", "warm:"}
     again = turnwise(*args, cwd=folder)
     assert again.code == 2
     assert "is there already" in one_line(again.err)

@@ -1,10 +1,12 @@
 """A run with a warm start learns the demonstrations first, once, and RL starts from that model."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.rollout.stage import task
 from tests.shown import recipe_in, sound_setup
 from turnwise.api.run import Run
@@ -65,7 +67,7 @@ async def test_a_run_that_is_stopped_during_its_warm_start_can_be_resumed(settin
 async def test_a_dry_run_counts_the_demonstrations_and_says_if_there_are_none(
     settings: Recipe, tmp_path: Path
 ) -> None:
-    assert "warm start: 60 epochs of 1 demonstration" in (await dry_run(settings)).lines
+    assert "warm start: 60 epochs of 1 demonstration, 1 round of rescues" in (await dry_run(settings)).lines
     save([task("bare")], tmp_path / "train.jsonl")
     [problem] = (await dry_run(settings)).problems
     assert problem.startswith("run.warm_start: tasks.train: no task of")
@@ -74,3 +76,23 @@ async def test_a_dry_run_counts_the_demonstrations_and_says_if_there_are_none(
 def test_several_processes_are_refused() -> None:
     with pytest.raises(ValueError, match="num_processes is 2 and run"):
         Recipe.model_validate({"run": {"warm_start": True}, "hardware": {"num_processes": 2}})
+
+
+def test_a_run_that_is_killed_before_its_rescues_begins_the_warm_start_again_bit_for_bit(
+    settings: Recipe, tmp_path: Path
+) -> None:
+    del settings
+    quick = (*WARM, "sft.num_epochs=2", "evaluation.before_and_after=false", "optimizer.learning_rate=1e-3")
+    command = [warm.heavy(), str(Path(__file__).with_name("warm_resuming.py")), str(tmp_path), *quick]
+    played = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert played.returncode == 0, played.stderr
+    unbroken, broken = [RunFolder.read(tmp_path / "runs" / name) for name in ("unbroken", "broken")]
+    figures = [json.loads((folder.warm_model / METRICS).read_text()) for folder in (unbroken, broken)]
+    [learned] = figures[0]["rescues"]
+    assert learned["num_rescued"] == 1
+    for one in figures:
+        for step in (*one["steps"], *one["rescues"][0]["steps"]):
+            del step["seconds"]
+    assert figures[0] == figures[1]
+    weights = [(folder.warm_model / "model.safetensors").read_bytes() for folder in (unbroken, broken)]
+    assert weights[0] == weights[1]

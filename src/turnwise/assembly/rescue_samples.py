@@ -16,6 +16,7 @@ from turnwise.rewards import reached_goal, succeeded
 from turnwise.rollout.collector import Collector
 from turnwise.rollout.episode import play
 from turnwise.rollout.takeover import Takeover, find_takeover
+from turnwise.runtime.terminal import counted
 from turnwise.training.packing.samples import Sample, samples_of
 from turnwise.types import Group, ModelUser, Reward, Sampling, Task, Trajectory, joined
 
@@ -41,7 +42,7 @@ class Rescues:
         kinds = ", ".join(f"{name} {count}" for name, count in sorted(self.troubles.items()))
         reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(self.discarded.items()))
         return (
-            f"{self.num_played} episodes played, {failed} failed{f' ({kinds})' if kinds else ''}; "
+            f"{counted(self.num_played, 'episode')} played, {failed} failed{f' ({kinds})' if kinds else ''}; "
             f"{len(self.lessons)} rescued, {sum(self.discarded.values())} discarded"
             f"{f' ({reasons})' if reasons else ''}"
         )

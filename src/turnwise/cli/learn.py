@@ -19,7 +19,6 @@ from turnwise.runtime.process_setup import prepare
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from turnwise.commands.rescue_round import RescueRound
     from turnwise.commands.sft import WarmStart
     from turnwise.config import Recipe
     from turnwise.tracking.failed_starts import Starting
@@ -226,20 +225,8 @@ def sft(
         if step.is_shown:
             print(f"step {step.step + 1:>4}/{step.num_steps}  loss {step.loss:.4f}", flush=True)
 
-    def tell(played: "RescueRound") -> None:
-        print(f"rescues: {played}", flush=True)
-
     warm = run_async(
-        warm_up(
-            settings,
-            out,
-            run=run,
-            is_verified=verify,
-            is_adapter=adapter,
-            on_step=show,
-            on_note=print,
-            on_round=tell,
-        )
+        warm_up(settings, out, run=run, is_verified=verify, is_adapter=adapter, on_step=show, on_note=print)
     )
     for task_id, reason in list(warm.dropped.items())[:5]:
         print(f"dropped {task_id}: {reason}")

@@ -1,14 +1,16 @@
 """Rounds of rescues after the demonstrations of a warm start: the model plays, and the plan helps it out."""
 
+import asyncio
 import contextlib
 import gc
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 
+from turnwise.assembly.demonstration_samples import Verified
 from turnwise.assembly.rescue_samples import Rescues, can_rescue, play_all, rescued
 from turnwise.assembly.task_requirements import require_playable
 from turnwise.assembly.workbench import Workbench, open_workbench, remote_engine
@@ -17,7 +19,7 @@ from turnwise.config.requirements import requirements
 from turnwise.rollout.collector import step_seed
 from turnwise.rollout.live_panel import shown
 from turnwise.runtime.python_functions import Given
-from turnwise.runtime.terminal import open_console
+from turnwise.runtime.terminal import counted, open_console
 from turnwise.tasks.load import load
 from turnwise.tasks.selection import across_families
 from turnwise.training.model.policy import Policy
@@ -36,12 +38,6 @@ class RescueRound:
     steps: Sequence[SftStep]
     """Empty if nothing was rescued."""
 
-    def __str__(self) -> str:
-        if not self.steps:
-            return f"{self.rescues}; nothing learned"
-        change = f"loss {self.steps[0].loss:.4f} -> {self.steps[-1].loss:.4f}"
-        return f"{self.rescues}; learned with {self.num_plain} plain demonstrations, {change}"
-
     def figures(self) -> dict[str, Any]:
         """All figures, for JSON."""
         rescues = self.rescues
@@ -58,6 +54,8 @@ class RescueRound:
 
 async def check_can_play(recipe: Recipe) -> None:
     """Raise ValueError if the engine of the rounds is missing, before anything is learned."""
+    if not recipe.sft.rescue_rounds:
+        return
     for requirement in requirements(recipe, is_on_skyrl=False):
         if requirement.module == "vllm" and requirement.version is None:
             raise ValueError(f"sft.rescue_rounds: {requirement.complaint}; or set sft.rescue_rounds = 0")
@@ -66,10 +64,39 @@ async def check_can_play(recipe: Recipe) -> None:
             await remote_engine(recipe, exits)
 
 
-def tasks_of_rounds(recipe: Recipe, learned: Sequence[Task]) -> Iterator[tuple[Task, ...]]:
-    """Yield the tasks of each round: those that were not learned or played yet, then learned ones."""
+async def rescue(
+    policy: Policy,
+    recipe: Recipe,
+    learned: Sequence[Task],
+    gathered: Verified,
+    learn: Callable[[Sequence[Sample]], list[SftStep]],
+    on_note: Callable[[str], None],
+    given: Given,
+) -> list[RescueRound]:
+    """Run the rounds of rescues; `learned`: the tasks whose demonstrations were gathered."""
+    if recipe.engine.kind == "scripted":  # it does not play the model
+        return []
+    rounds = []
+    for number, tasks in enumerate(_tasks_of_rounds(recipe, learned, gathered.dropped)):
+        rescues = await _play_round(policy, recipe, tasks, number, given)
+        samples = _with_plain(rescues, gathered.lessons, recipe, number)
+        num_plain = len(samples) - len(rescues.lessons)
+        on_note(f"rescues: {rescues}; {counted(num_plain, 'plain demonstration')} learned with them")
+        steps = await asyncio.to_thread(learn, samples) if samples else []
+        rounds.append(RescueRound(rescues, num_plain, steps))
+    return rounds
+
+
+def _tasks_of_rounds(
+    recipe: Recipe, learned: Sequence[Task], dropped: Collection[str]
+) -> Iterator[tuple[Task, ...]]:
+    """Yield the tasks of each round: those that were not learned or played yet, then learned ones.
+
+    `dropped`: ids of tasks whose demonstrations were found to fail.
+    """
     ids = {task.id for task in learned}
-    tasks = [task for task in load(recipe.tasks.require_train()) if can_rescue(task)]
+    file = recipe.tasks.require_train()
+    tasks = [task for task in load(file) if can_rescue(task) and task.id not in dropped]
     fresh = [task for task in tasks if task.id not in ids]
     known = [task for task in tasks if task.id in ids]
     for _ in range(recipe.sft.rescue_rounds):
@@ -79,7 +106,7 @@ def tasks_of_rounds(recipe: Recipe, learned: Sequence[Task]) -> Iterator[tuple[T
         yield (*chosen, *across_families(known, recipe.sft.rescue_tasks - len(chosen)))
 
 
-async def play_round(
+async def _play_round(
     policy: Policy, recipe: Recipe, tasks: Sequence[Task], number: int, given: Given
 ) -> Rescues:
     """Play the tasks with the policy as it is, and rescue the episodes that fail."""
@@ -102,7 +129,7 @@ async def _play_on(bench: Workbench, tasks: Sequence[Task], number: int) -> Resc
     return await rescued(bench, episodes)
 
 
-def with_plain(rescues: Rescues, lessons: Sequence[Sample], recipe: Recipe, number: int) -> list[Sample]:
+def _with_plain(rescues: Rescues, lessons: Sequence[Sample], recipe: Recipe, number: int) -> list[Sample]:
     """Return the rescues and as many plain demonstrations, if there are so many.
 
     With rescues alone, every sample begins with a mistake, and the model would learn to make it first.

@@ -13,13 +13,7 @@ from turnwise.assembly.success_samples import Successes, successes_of
 from turnwise.assembly.task_requirements import require_playable
 from turnwise.assembly.workbench import chat_of, load_model, open_workbench
 from turnwise.chat import load_tokenizer, open_chat
-from turnwise.commands.rescue_round import (
-    RescueRound,
-    check_can_play,
-    play_round,
-    tasks_of_rounds,
-    with_plain,
-)
+from turnwise.commands.rescue_round import RescueRound, check_can_play, rescue
 from turnwise.config import Recipe
 from turnwise.planning import UnsupportedArchitecture, check_sft_limits, find_sizes, memory_for
 from turnwise.rollout.live_panel import shown
@@ -65,7 +59,6 @@ async def warm_up(
     is_adapter: bool = False,
     on_step: Callable[[SftStep], None] = lambda step: None,
     on_note: Callable[[str], None] = lambda note: None,
-    on_round: Callable[[RescueRound], None] = lambda round_: None,
     given: Given = NOTHING_GIVEN,
 ) -> WarmStart:
     """Learn from the demonstrations of tasks.train, or from a run's successes; ValueError for user mistakes.
@@ -85,8 +78,8 @@ async def warm_up(
     recipe = _sized(recipe)
     check_sft_limits(recipe)
     successes = None if run is None else _successes(recipe, run)
-    is_rescuing = run is None and is_verified and recipe.engine.kind != "scripted"
-    if is_rescuing and recipe.sft.rescue_rounds:
+    is_rescuing = run is None and is_verified
+    if is_rescuing:
         await check_can_play(recipe)
     if successes is None:
         gathered = await _verified(recipe, given, is_verified=is_verified)
@@ -99,14 +92,9 @@ async def warm_up(
     policy = Policy(model, choice.recipe.policy, device=recipe.model.device, seed=recipe.seed)
     learn = partial(_learn, policy, recipe=recipe, on_step=on_step)
     steps = await asyncio.to_thread(learn, gathered.lessons)
-    rounds = []
+    rounds: Sequence[RescueRound] = ()
     if is_rescuing:
-        for number, tasks in enumerate(tasks_of_rounds(recipe, demonstrated(recipe))):
-            rescues = await play_round(policy, choice.recipe, tasks, number, given)
-            samples = with_plain(rescues, gathered.lessons, recipe, number)
-            learned = await asyncio.to_thread(learn, samples) if samples else []
-            rounds.append(RescueRound(rescues, len(samples) - len(rescues.lessons), learned))
-            on_round(rounds[-1])
+        rounds = await rescue(policy, choice.recipe, demonstrated(recipe), gathered, learn, on_note, given)
     tokenizer = load_tokenizer(recipe.model.path)
     if is_adapter:
         out = save_adapter(policy, tokenizer, out, base=recipe.model.path)

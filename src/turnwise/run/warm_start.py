@@ -4,7 +4,6 @@ import gc
 
 import torch
 
-from turnwise.commands.rescue_round import RescueRound
 from turnwise.commands.sft import WarmStart, warm_up
 from turnwise.config import Recipe, override_recipe
 from turnwise.run.screen import Screen
@@ -32,8 +31,7 @@ async def with_warm_start(
             recipe,
             model,
             on_step=lambda step: _show(step, screen, stopping),
-            on_note=screen.say,
-            on_round=lambda round_: _tell(round_, screen, stopping),
+            on_note=lambda note: _tell(note, screen, stopping),
             given=given,
         )
         folder.keep()
@@ -55,8 +53,8 @@ def _show(step: SftStep, screen: Screen, stopping: Stopping) -> None:
         screen.say(f"warm start, step {step.step + 1}/{step.num_steps}: loss {step.loss:.4f}")
 
 
-def _tell(played: RescueRound, screen: Screen, stopping: Stopping) -> None:
-    screen.say(f"warm start, rescues: {played}")
+def _tell(note: str, screen: Screen, stopping: Stopping) -> None:
+    screen.say(note)
     if stopping.why:
         raise WarmStartStopped(stopping.why)
 
