@@ -42,7 +42,8 @@ class Arm:
 
 
 WARM_STARTS: Mapping[str, tuple[str, ...]] = {
-    "plain": (),
+    "plain": ("sft.rescue_rounds=0",),
+    "rescues": ("sft.rescue_tasks=480",),
 }
 """The keys of each warm start."""
 
@@ -55,7 +56,8 @@ ARMS: Mapping[str, Arm] = {
     "plan starts": Arm("plain", (*PLAIN, "curriculum.plan_starts=true")),
     "repeats end": Arm("plain", (*PLAIN, "rollout.max_repeats=3")),
     "temperature 1.2": Arm("plain", (*PLAIN, "rollout.temperature=1.2")),
-    "all": Arm("plain", ("rollout.temperature=1.2",)),
+    "rescues": Arm("rescues", PLAIN),
+    "all": Arm("rescues", ("rollout.temperature=1.2",)),
     "learning rate 0": Arm("plain", ("optimizer.learning_rate=0.0", "run.num_steps=5")),
 }
 """`all` has the defaults and the temperature."""

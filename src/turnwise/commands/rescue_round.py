@@ -16,6 +16,7 @@ from turnwise.assembly.task_requirements import require_playable
 from turnwise.assembly.workbench import Workbench, open_workbench, remote_engine
 from turnwise.config import Recipe
 from turnwise.config.requirements import requirements
+from turnwise.engines.vllm_helper import begin_early
 from turnwise.rollout.collector import step_seed
 from turnwise.rollout.live_panel import shown
 from turnwise.runtime.python_functions import Given
@@ -52,10 +53,11 @@ class RescueRound:
         }
 
 
-async def check_can_play(recipe: Recipe) -> None:
-    """Raise ValueError if the engine of the rounds is missing, before anything is learned."""
+async def prepare_engine(recipe: Recipe) -> None:
+    """Begin the engine's imports; raise ValueError if it is missing, before anything is learned."""
     if not recipe.sft.rescue_rounds:
         return
+    begin_early(recipe)
     for requirement in requirements(recipe, is_on_skyrl=False):
         if requirement.module == "vllm" and requirement.version is None:
             raise ValueError(f"sft.rescue_rounds: {requirement.complaint}; or set sft.rescue_rounds = 0")

@@ -13,7 +13,7 @@ from turnwise.assembly.success_samples import Successes, successes_of
 from turnwise.assembly.task_requirements import require_playable
 from turnwise.assembly.workbench import chat_of, load_model, open_workbench
 from turnwise.chat import load_tokenizer, open_chat
-from turnwise.commands.rescue_round import RescueRound, check_can_play, rescue
+from turnwise.commands.rescue_round import RescueRound, prepare_engine, rescue
 from turnwise.config import Recipe
 from turnwise.planning import UnsupportedArchitecture, check_sft_limits, find_sizes, memory_for
 from turnwise.rollout.live_panel import shown
@@ -80,7 +80,7 @@ async def warm_up(
     successes = None if run is None else _successes(recipe, run)
     is_rescuing = run is None and is_verified
     if is_rescuing:
-        await check_can_play(recipe)
+        await prepare_engine(recipe)
     if successes is None:
         gathered = await _verified(recipe, given, is_verified=is_verified)
     else:
