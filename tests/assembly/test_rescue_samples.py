@@ -167,4 +167,3 @@ async def test_the_embedded_model_is_rescued_in_the_embedded_world() -> None:
         ids = [token for turn in kept for token in (*turn.new_ids, *turn.completion.token_ids)]
         assert list(context[: len(ids)]) == ids
         assert len(own) <= plan_lengths[lesson.task_id]
-    print(found)
