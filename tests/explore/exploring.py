@@ -21,14 +21,20 @@ def python() -> str:
     return warm.python("mcp.server")
 
 
+def arguments_of(name: str) -> list[str]:
+    """Return the program of a test server and its arguments."""
+    *ways, program = name.split("_")
+    if (SERVERS / f"{program}.py").exists():
+        return [str(SERVERS / f"{program}.py"), *ways]
+    return [str(SERVERS / "misbehaving.py"), name]
+
+
 def specs_of(folder: Path, *names: str) -> tuple[ServerSpec, ...]:
     """Write an mcp.json with the good servers and the ways to misbehave of these names, and load it."""
     entries = {
         name: {
             "command": python(),
-            "args": [str(SERVERS / f"{name}.py")]
-            if name in (*GOOD, WITH_RESOURCES, COMPUTING, SECRETIVE)
-            else [str(SERVERS / "misbehaving.py"), name],
+            "args": arguments_of(name),
             "turnwise": {"num_warm": 0},  # starting servers is what costs: none that nobody uses
         }
         for name in names

@@ -123,6 +123,13 @@ def test_a_probe_holds_if_its_text_is_in_an_answer_without_error() -> None:
     assert not passes_probes(failed)
 
 
+def test_a_probe_of_a_whole_answer_holds_only_if_nothing_else_is_in_it() -> None:
+    truth = Truth(probes=(StateProbe(HISTORY, {"channel": "general"}, equals="182.31"),))
+    assert passes_probes(episode(truth, said("x"), state=" 182.31\n"))
+    assert not passes_probes(episode(truth, said("x"), state="price: 182.31"))
+    assert not passes_probes(episode(truth, said("x"), state=""))
+
+
 def test_a_probe_of_something_removed_holds_only_if_an_answer_without_error_lacks_it() -> None:
     gone = StateProbe(HISTORY, {"channel": "general"}, contains="open", lacks="182.31")
     truth = Truth(probes=(gone,))

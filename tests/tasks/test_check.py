@@ -123,6 +123,11 @@ MISTAKES: list[tuple[Task, str, str]] = [
     (with_truth(probes=(StateProbe(HISTORY, {}, "x"),)), "truth.probes.0.arguments", "needs 'channel_id'"),
     (with_truth(probes=(StateProbe("list_slack_channels", {}, ""),)), "truth.probes.0.contains", "empty"),
     (
+        with_truth(probes=(StateProbe("list_slack_channels", {}, "trading", equals="general"),)),
+        "truth.probes.0.equals",
+        "does not fit",
+    ),
+    (
         with_truth(probes=(StateProbe("list_slack_channels", {}, lacks=" "),)),
         "truth.probes.0.contains",
         "empty",

@@ -39,6 +39,7 @@ FULL = Task(
             StateProbe("get_slack_channel_history", {"channel_id": "C1", "limit": 5}, "12.30"),
             StateProbe("list_slack_channels", {}, lacks="trading"),
             StateProbe("list_slack_channels", {}, "general", "trading"),
+            StateProbe("list_slack_channels", {}, equals="#general"),
         ),
         min_tool_calls=2,
         required_tools=("fmp_get_quote",),

@@ -7,14 +7,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from turnwise.explore.change_cheats import cheats_of, could_earn, earns
 from turnwise.explore.draft import Draft
 from turnwise.explore.found_secrets import FoundSecrets
 from turnwise.explore.plan_session import PlanSession
 from turnwise.explore.repetition import PlayedCall, played_calls
 from turnwise.explore.splits import SHARES, EntitySplits, combination, question_for
+from turnwise.explore.surroundings import Surroundings
 from turnwise.explore.task_counts import TaskCounts
 from turnwise.explore.verdicts import OUT_OF_TIME, Proven, Refusal, judge, prove, truth_of
 from turnwise.mcp.pool import Pool
+from turnwise.mcp.session import ConnectFailed
+from turnwise.protocols import RewardDown
+from turnwise.tasks.plan import ToolsDown
 from turnwise.types import Message, Task
 
 _PER_SESSION = 256
@@ -157,6 +162,7 @@ def kind_of(draft: Draft) -> tuple[str, ...]:
 async def accept(
     drafts: Sequence[Draft],
     pool: Pool,
+    surroundings: Surroundings,
     splits: EntitySplits,
     held_out: Sequence[str],
     target: Target,
@@ -165,7 +171,7 @@ async def accept(
 ) -> None:
     """Verify the drafts in order and add the tasks to `accepted`, which is whole whenever this is stopped."""
     queue = Queue(_placed(drafts, splits, held_out, accepted), target.per_kind)
-    verifier = Verifier(pool, target.deadline)
+    verifier = Verifier(pool, surroundings, target.deadline)
     size, num_seen = _FIRST_ROUND, 0
     try:
         while len(accepted.tasks) < target.num_tasks and time.monotonic() <= target.deadline:
@@ -203,8 +209,9 @@ def _placed(
 class Verifier:
     """Plays plans in two sessions: those that only read share them, those that change something do not."""
 
-    def __init__(self, pool: Pool, deadline: float) -> None:
+    def __init__(self, pool: Pool, surroundings: Surroundings, deadline: float) -> None:
         self._pool = pool
+        self._surroundings = surroundings
         self._deadline = deadline
         self._num_pairs = 0
         self._changing = asyncio.Semaphore(_NUM_PARALLEL)
@@ -225,18 +232,38 @@ class Verifier:
             await self.close()
             self._reading, self._num_read = self._pair(), 0
         self._num_read += len(drafts)
-        return await prove(drafts, *self._reading, self._deadline)
+        return await prove(drafts, *self._reading, self._deadline, self._surroundings)
 
     async def _change(self, draft: Draft) -> Proven | Refusal:
         """Verify a plan that changes something, in sessions of its own."""
         async with self._changing:
             pair = self._pair()
             try:
-                [outcome] = await prove([draft], *pair, self._deadline)
+                [outcome] = await prove([draft], *pair, self._deadline, self._surroundings)
             finally:
                 for session in pair:
                     await session.close()
-        return outcome
+            return outcome if isinstance(outcome, Refusal) else await self._cheated(outcome)
+
+    async def _cheated(self, proven: Proven) -> Proven | Refusal:
+        """Refuse a draft whose reward an episode earns that changes something other than it asks for."""
+        task, server = task_of(proven, "train"), proven.server_changed
+        for group in cheats_of(proven.played, task, server, self._surroundings):
+            for number, cheat in enumerate(group):
+                if not could_earn(cheat, task, proven.tools):
+                    continue
+                session = PlanSession(self._pool, f"verify/{task.id}/{cheat.reason}/{number}")
+                try:
+                    is_earned = await earns(cheat, task, await session.toolbox(task.servers))
+                except (ToolsDown, ConnectFailed, RewardDown) as error:
+                    return Refusal("the server failed", str(error))
+                finally:
+                    await session.close()
+                if is_earned:
+                    return Refusal(cheat.reason, ", ".join(map(str, cheat.calls)))
+                if is_earned is False:
+                    break
+        return proven
 
     def _pair(self) -> tuple[PlanSession, PlanSession]:
         self._num_pairs += 1

@@ -35,9 +35,12 @@ class Today:
             return True
         values = [field.value for field in document.fields]
         values += [value for table in document.tables for row in table.rows for value in row.values()]
-        found = "\n".join(map(str, values)).lower()
-        given = str(observation.plain_arguments).lower()
-        return any(spelling in found and spelling not in given for spelling in self._spellings)
+        return self.is_named("\n".join(map(str, values)), str(observation.plain_arguments))
+
+    def is_named(self, text: str, given: str) -> bool:
+        """Return whether a text names today's date, and what was given does not."""
+        found, known = text.lower(), given.lower()
+        return any(spelling in found and spelling not in known for spelling in self._spellings)
 
 
 def _spellings(day: datetime.datetime) -> tuple[str, ...]:

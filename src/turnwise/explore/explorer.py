@@ -29,6 +29,7 @@ from turnwise.explore.repetition import PlayedCall
 from turnwise.explore.selection import drafts_of
 from turnwise.explore.splits import held_out_combinations
 from turnwise.explore.stability import Steadiness, examine
+from turnwise.explore.surroundings import Surroundings
 from turnwise.explore.survey import Survey, ToolRecord
 from turnwise.explore.tool_verbs import presumes_reading
 from turnwise.explore.value_sources import config_values, description_values
@@ -132,7 +133,8 @@ class Explorer:
         self._end()
         changes = await self._find_changes(self._survey)
         drawn = await self._draw(self._survey)
-        observations = [seen for seen in self._stable(self._survey) if seen.tool.name not in drawn.tools]
+        stable = self._stable(self._survey)
+        observations = [seen for seen in stable if seen.tool.name not in drawn.tools]
         self._material = material_of(observations, changes, self._options.seed, roots_of(known))
         drafts = drafts_of(self._material, self._options.seed, drawn.drafts)
         self._num_drafts = Counter(tool for draft in drafts for tool in dict.fromkeys(draft.tools))
@@ -152,7 +154,16 @@ class Explorer:
             deadline=self._time_at(1.0),
             per_kind=max(_MIN_PER_KIND, self._options.num_tasks // _KINDS),
         )
-        await accept(drafts, self._pool, splits, self._held_out, target, self._accepted, self._say)
+        await accept(
+            drafts,
+            self._pool,
+            Surroundings(tuple(filter(self._repeats, stable)), tuple(changes)),
+            splits,
+            self._held_out,
+            target,
+            self._accepted,
+            self._say,
+        )
         if self._options.paraphrase is not None:
             await self._paraphrase(self._options.paraphrase)
 
@@ -295,6 +306,10 @@ class Explorer:
             else:
                 stable.append(pruned)
         return stable
+
+    def _repeats(self, observation: Observation) -> bool:
+        """Return whether a stable answer has no volatile fields."""
+        return not self._steadiness[observation.tool.server].stable[observation.number]
 
     def result(self, *, was_interrupted: bool = False) -> Exploration:
         """Return what was found so far."""

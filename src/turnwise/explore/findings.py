@@ -170,7 +170,8 @@ def answer_text(task: Task) -> str:
     if answer is not None:
         return answer.value if isinstance(answer.value, str) else _json(answer.value)
     if task.truth.probes:
-        return "checked state: " + ", ".join(map(_checked, task.truth.probes))
+        shown = [probe for probe in task.truth.probes if probe.contains or probe.lacks]
+        return "checked state: " + ", ".join(map(_checked, shown))
     return "no answer to check"
 
 

@@ -10,13 +10,15 @@ from turnwise.explore.document import Document, Scalar, document_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.entities import leaves
 from turnwise.explore.plan_session import PlanSession
+from turnwise.explore.surroundings import Surroundings, settled
+from turnwise.explore.tool_verbs import presumes_reading
 from turnwise.mcp.results import CUT_MARK
 from turnwise.mcp.session import ConnectFailed
 from turnwise.protocols import Toolbox
 from turnwise.rewards.outcome import is_success
 from turnwise.tasks.plan import PlanFailed, PlanRun, ToolsDown, all_hold, asked, follow
 from turnwise.tasks.verdict import answering_instead, idle_cheats, shortened, why_unsound
-from turnwise.types import Task, Tool, ToolCall, Truth
+from turnwise.types import ExpectedWrite, StateProbe, Task, Tool, ToolCall, Truth
 
 _LARGE = 100
 """Smaller whole numbers are in many results by chance."""
@@ -45,10 +47,21 @@ class Proven:
     again: PlanRun
     tools: tuple[Tool, ...]
     """The tools that an episode of it is offered."""
+    probes: tuple[StateProbe, ...] = ()
+    """What shows its changes, and that nothing else has changed."""
+
+    @property
+    def server_changed(self) -> str:
+        """The server of the plan's last call, which is the one that changes something."""
+        return next(tool.server for tool in self.tools if tool.name == self.draft.tools[-1])
 
 
 async def prove(
-    drafts: Sequence[Draft], first: PlanSession, second: PlanSession, deadline: float
+    drafts: Sequence[Draft],
+    first: PlanSession,
+    second: PlanSession,
+    deadline: float,
+    surroundings: Surroundings,
 ) -> list[Proven | Refusal]:
     """Play the plans of drafts in two sessions, in the second in reverse order.
 
@@ -56,13 +69,14 @@ async def prove(
     `deadline`, a time of `time.monotonic()`, are refused with OUT_OF_TIME.
     """
     once, again = await asyncio.gather(
-        _play_all(drafts, first, deadline), _play_all(drafts[::-1], second, deadline)
+        _play_all(drafts, first, deadline, surroundings),
+        _play_all(drafts[::-1], second, deadline, surroundings),
     )
-    return [_agreed(*outcomes) for outcomes in zip(drafts, once, again[::-1], strict=True)]
+    return [_agreed(*outcomes, surroundings) for outcomes in zip(drafts, once, again[::-1], strict=True)]
 
 
 async def _play_all(
-    drafts: Sequence[Draft], session: PlanSession, deadline: float
+    drafts: Sequence[Draft], session: PlanSession, deadline: float, surroundings: Surroundings
 ) -> list[tuple[PlanRun, tuple[Tool, ...]] | Refusal]:
     """Play plans one after another; after a plan that broke a server, in a new session of it."""
     outcomes: list[tuple[PlanRun, tuple[Tool, ...]] | Refusal] = []
@@ -75,7 +89,7 @@ async def _play_all(
             continue
         try:
             toolbox = await session.toolbox(draft.servers)
-            played = await _play(draft, toolbox)
+            played = await _play(draft, toolbox, surroundings)
             outcomes.append(played if isinstance(played, Refusal) else (played, tuple(toolbox.tools)))
         except (ToolsDown, ConnectFailed) as error:
             outcomes.append(Refusal("the server failed", str(error)))
@@ -83,31 +97,38 @@ async def _play_all(
     return outcomes
 
 
-async def _play(draft: Draft, toolbox: Toolbox) -> PlanRun | Refusal:
+async def _play(draft: Draft, toolbox: Toolbox, surroundings: Surroundings) -> PlanRun | Refusal:
     try:
         if draft.changes_state:
-            return await _play_change(draft, toolbox)
+            return await _play_change(draft, toolbox, surroundings)
         return await follow(draft.case, toolbox)
     except PlanFailed as error:
         return Refusal("the plan fails when repeated", str(error))
 
 
-async def _play_change(draft: Draft, toolbox: Toolbox) -> PlanRun | Refusal:
-    """Play a plan whose probes must not all hold before it, and hold after it."""
+async def _play_change(draft: Draft, toolbox: Toolbox, surroundings: Surroundings) -> PlanRun | Refusal:
+    """Play a plan whose probes must not all hold before it, and hold after it; then ask the witnesses."""
     expected = draft.case.conclude(()).probes
     if all_hold(expected, await asked(expected, toolbox)):
         return Refusal(THERE_BEFORE, str(expected))
     played = await follow(draft.case, toolbox)
-    answers = await asked(expected, toolbox)
-    if not all_hold(expected, answers):
+    answers = await asked(_probed(draft, surroundings), toolbox)
+    if not all_hold(expected, answers[: len(expected)]):
         return Refusal(NOT_SEEN, str(expected))
     return replace(played, probe_answers=tuple(answers))
+
+
+def _probed(draft: Draft, surroundings: Surroundings) -> tuple[StateProbe, ...]:
+    """Return the probes of a draft that changes something, then its witnesses."""
+    expected = draft.case.conclude(()).probes
+    return (*expected, *surroundings.witnesses(draft.servers, expected))
 
 
 def _agreed(
     draft: Draft,
     once: tuple[PlanRun, tuple[Tool, ...]] | Refusal,
     again: tuple[PlanRun, tuple[Tool, ...]] | Refusal,
+    surroundings: Surroundings,
 ) -> Proven | Refusal:
     if isinstance(once, Refusal):
         return once
@@ -117,7 +138,11 @@ def _agreed(
     if first.conclusion != second.conclusion:
         answers = f"{first.conclusion.answer.value!r}, then {second.conclusion.answer.value!r}"
         return Refusal("the answer differs between sessions", answers)
-    return Proven(draft, first, second, once[1])
+    if not draft.changes_state:
+        return Proven(draft, first, second, once[1])
+    shown = settled(_probed(draft, surroundings), first.probe_answers, second.probe_answers)
+    played = replace(first, probe_answers=tuple(answer for _, answer in shown))
+    return Proven(draft, played, second, once[1], tuple(probe for probe, _ in shown))
 
 
 def judge(proven: Proven, task: Task, common: Sequence[str] = ()) -> Refusal | None:
@@ -190,8 +215,21 @@ def truth_of(proven: Proven) -> Truth:
     needed = tuple(dict.fromkeys(draft.tools))
     return Truth(
         answer=None if draft.changes_state else conclusion.answer,
-        probes=conclusion.probes,
+        writes=_writes(proven),
+        probes=proven.probes,
         required_tools=needed,
         min_tool_calls=len(draft.tools),
         milestones=needed,
     )
+
+
+def _writes(proven: Proven) -> tuple[ExpectedWrite, ...] | None:
+    """Return the exact changes that the plan concludes with, if the servers say what only reads.
+
+    Every call of a tool without that hint counts as a change: then more reading would fail an episode.
+    """
+    writes = proven.played.conclusion.writes
+    changing = {tool.name for tool in proven.tools if not tool.is_read_only}
+    made = [call.name for call in calls_of(proven.played) if call.name in changing]
+    has_hints = not any(presumes_reading(tool) for tool in proven.tools if tool.name in changing)
+    return writes if writes and has_hints and made == [write.tool for write in writes] else None

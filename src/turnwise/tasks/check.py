@@ -283,8 +283,10 @@ def _probes(task: Task, shelf: _Shelf) -> Iterator[Finding]:
     for index, probe in enumerate(task.truth.probes):
         field = f"truth.probes.{index}"
         yield from _call(field, "tool", probe.tool, probe.arguments, task, shelf, is_whole=True)
-        if not probe.contains.strip() and not probe.lacks.strip():
+        if not probe.contains.strip() and not probe.lacks.strip() and not probe.equals.strip():
             yield f"{field}.contains", "is empty, and every answer contains that"
+        elif probe.equals and not probe.accepts(probe.equals, is_error=False):
+            yield f"{field}.equals", "does not fit `contains` and `lacks`: no answer can be all of it"
         elif probe.lacks and probe.lacks in probe.contains:
             yield f"{field}.lacks", "is a part of `contains`: no answer can have one and lack the other"
 

@@ -80,15 +80,16 @@ class _ProbeRow(_Row):
     arguments: dict[str, Any]
     contains: str = ""
     lacks: str = ""
+    equals: str = ""
 
     @model_validator(mode="after")
     def _expects_something(self) -> Self:
-        if not self.model_fields_set & {"contains", "lacks"}:
-            raise ValueError("needs a text that the answer `contains` or `lacks`")
+        if not self.model_fields_set & {"contains", "lacks", "equals"}:
+            raise ValueError("needs a text that the answer `contains`, `lacks` or `equals`")
         return self
 
     def build(self) -> StateProbe:
-        return StateProbe(self.tool, self.arguments, self.contains, self.lacks)
+        return StateProbe(self.tool, self.arguments, self.contains, self.lacks, self.equals)
 
 
 class _TruthRow(_Row):
@@ -341,9 +342,8 @@ def _user_row(user: ScriptedUser | ModelUser) -> dict[str, Any]:
 
 def _probe_row(probe: StateProbe) -> dict[str, Any]:
     row = {"tool": probe.tool, "arguments": dict(probe.arguments)}
-    if probe.contains or not probe.lacks:
-        row["contains"] = probe.contains
-    return row | {"lacks": probe.lacks} if probe.lacks else row
+    texts = {"contains": probe.contains, "lacks": probe.lacks, "equals": probe.equals}
+    return row | ({name: text for name, text in texts.items() if text} or {"contains": ""})
 
 
 def _demo_row(turn: DemoTurn) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def episode_of(task: Task, turns: Sequence[DemoTurn], tools: Sequence[Tool], *, 
         stop=endings[-1] if is_ended else Stop.MAX_TURNS,
         tools=tuple(tools),
         probes=tuple(
-            ProbeResult(probe, probe.contains if is_done else probe.lacks, is_error=False, message=message)
+            ProbeResult(probe, probe.expected if is_done else probe.lacks, is_error=False, message=message)
             for message, truth in enumerate(task.truths[: len(endings)])
             for probe in truth.probes
         ),

@@ -135,7 +135,7 @@ async def _require_state(played: ExchangeRun, toolbox: Toolbox) -> None:
         raise PlanFailed(f"the plan changes {made!r}, the truth expects {expected!r}")
     for probe in played.conclusion.probes:
         if not await holds(probe, toolbox):
-            still = f"still shows {probe.lacks!r}" if probe.lacks else f"does not show {probe.contains!r}"
+            still = f"still shows {probe.lacks!r}" if probe.lacks else f"does not show {probe.expected!r}"
             raise PlanFailed(f"{probe.tool} {still} after the plan")
 
 

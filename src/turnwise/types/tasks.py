@@ -83,7 +83,7 @@ class ExpectedWrite:
 
 @dataclass(frozen=True, slots=True)
 class StateProbe:
-    """A call made after the last turn; its result must contain `contains` and must not contain `lacks`."""
+    """A call made after the last turn, and what its result must be, contain or lack."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -91,11 +91,19 @@ class StateProbe:
     """Empty: any result without `lacks` holds."""
     lacks: str = ""
     """What the episode must have removed; empty: nothing."""
+    equals: str = ""
+    """The whole result, space around it aside; empty: any."""
 
     def accepts(self, content: str, *, is_error: bool) -> bool:
         """Return whether a result is as expected. An error never is: it does not prove a removal."""
         is_gone = not self.lacks or self.lacks not in content
-        return not is_error and self.contains in content and is_gone
+        is_whole = not self.equals or self.equals.strip() == content.strip()
+        return not is_error and self.contains in content and is_gone and is_whole
+
+    @property
+    def expected(self) -> str:
+        """A result that is as expected; empty if it only must lack something."""
+        return self.equals or self.contains
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material
 from turnwise.explore.wording import write_questions
 from turnwise.tasks.family import Conclusion, Results, call
-from turnwise.types import Answer
+from turnwise.types import Answer, ExpectedWrite
 
 
 def change(material: Material) -> Iterator[Draft]:
@@ -27,4 +27,6 @@ def change(material: Material) -> Iterator[Draft]:
 
 
 def _done(made: Change) -> Callable[[Results], Conclusion]:
-    return lambda _: Conclusion(Answer("Done."), "Done.", probes=made.probes)
+    # The probes show with which arguments.
+    once = ExpectedWrite(made.tool.name, {})
+    return lambda _: Conclusion(Answer("Done."), "Done.", writes=(once,), probes=made.probes)

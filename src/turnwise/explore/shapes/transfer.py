@@ -12,7 +12,7 @@ from turnwise.explore.observation import Observation
 from turnwise.explore.query import Form, Query
 from turnwise.explore.wording import call_phrase, located, transfer_questions
 from turnwise.tasks.family import Conclusion, PlanStep, Results
-from turnwise.types import Answer, StateProbe
+from turnwise.types import Answer, ExpectedWrite, StateProbe
 
 _PER_CHANGE = 3
 """Values that are looked up for one change."""
@@ -65,10 +65,12 @@ def _drafted(material: Material, made: Change, observation: Observation, query: 
     probes = tuple(
         replace(probe, contains=value) if probe.contains == made.content else probe for probe in made.probes
     )
+    replaced = {name: _replaced(item, made.content, value) for name, item in made.arguments.items()}
+    written = {name: item for name, item in replaced.items() if item != made.arguments[name]}
     return drafted(
         "transfer",
         turns=((step_of(observation),), (_written(made, query),)),
-        conclude=_done(probes),
+        conclude=_done(probes, ExpectedWrite(made.tool.name, written)),
         questions=transfer_questions(
             located(query.noun, phrase), phrase, made.tool, made.arguments, made.content
         ),
@@ -96,5 +98,5 @@ def _replaced(item: Any, old: str, new: str) -> Any:
     return new if item == old else item
 
 
-def _done(probes: tuple[StateProbe, ...]) -> Callable[[Results], Conclusion]:
-    return lambda _: Conclusion(Answer("Done."), "Done.", probes=probes)
+def _done(probes: tuple[StateProbe, ...], write: ExpectedWrite) -> Callable[[Results], Conclusion]:
+    return lambda _: Conclusion(Answer("Done."), "Done.", writes=(write,), probes=probes)

@@ -16,7 +16,7 @@ from turnwise.explore.wording.changes import DONE
 from turnwise.explore.wording.names import is_plain_name
 from turnwise.explore.wording.questions import with_form
 from turnwise.tasks.family import Case, Conclusion, PlanStep, Results, call, is_clear
-from turnwise.types import Answer, Difficulty, Tool
+from turnwise.types import Answer, Difficulty, ExpectedWrite, Tool
 
 _MAX_QUESTIONS = 3_000
 _SCHEMA_SHARE = 0.3
@@ -142,7 +142,8 @@ def _change_draft(change: SqlChange) -> Draft:
         f"Can you {deed}?",
     ]
     made = call(change.tool.name, **{change.parameter: change.statement})
-    done = Conclusion(Answer("Done."), "Done.", probes=change.probes)
+    once = ExpectedWrite(change.tool.name, {})
+    done = Conclusion(Answer("Done."), "Done.", writes=(once,), probes=change.probes)
     return Draft(
         shape=change.shape,
         case=Case({}, "", ((made,),), lambda _: done),
