@@ -117,7 +117,7 @@ def second(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Second:
         before,
         {task.id: task for task in tasks_in(tasks)},
         json.loads(removed)["id"],
-        {task.id for task in before.values() if any("12 tomato" in str(turn) for turn in task.demonstration)},
+        {name for name, task in before.items() if "12 tomato" in f"{task.demonstration} {task.truth.probes}"},
         {name: it["entities"] for name, it in json.loads((tasks / FILE).read_text())["origins"].items()},
     )
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from turnwise.explore.tool_verbs import presumes_reading
 from turnwise.explore.verdicts import NOT_SEEN, THERE_BEFORE
@@ -16,6 +16,7 @@ _PER_SESSION = 16
 _NUM_PARALLEL = 4
 
 SERVER_FAILED = "the server failed"
+DATA_CHANGED = "the data has changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,9 @@ async def _repeated(task: Task, toolbox: Toolbox) -> Repetition:
     """Play one plan; ToolsDown if a server fails."""
     probes, calls = task.truth.probes, []
     readers = {tool.name for tool in toolbox.tools if presumes_reading(tool)}
+    changed = [replace(probe, equals="") for probe in probes]
     try:
-        if probes and all_hold(probes, await asked(probes, toolbox)):
+        if probes and all_hold(changed, await asked(changed, toolbox)):
             return Repetition(task, THERE_BEFORE)
         for turn in task.demonstration:
             answers = await answers_to(turn.calls, toolbox) if turn.calls else []
@@ -112,11 +114,11 @@ async def _repeated(task: Task, toolbox: Toolbox) -> Repetition:
                 # The same results give the same answer. What a change answers may hold a new id.
                 is_settled = not probes or call.name in readers
                 if is_settled and answer.content != shown.content:
-                    return Repetition(task, "the data has changed")
+                    return Repetition(task, DATA_CHANGED)
                 calls.append(PlayedCall(call.name, dict(call.arguments), answer.content))
         answers = await asked(probes, toolbox) if probes else []
         if not all_hold(probes, answers):
-            return Repetition(task, NOT_SEEN)
+            return Repetition(task, DATA_CHANGED if all_hold(changed, answers) else NOT_SEEN)
         calls += [
             PlayedCall(probe.tool, dict(probe.arguments), answer.content)
             for probe, answer in zip(probes, answers, strict=True)
