@@ -114,3 +114,10 @@ async def test_changes_that_no_witness_would_notice_are_no_tasks(tmp_path: Path)
     found = await explored(tmp_path, "bare_long_diary", num_tasks=12)
     assert [task for task in found.tasks if task.truth.probes] == []
     assert found.rejections[UNASKED_CHANGE]
+
+
+async def test_a_secret_beside_a_change_is_no_witness(tmp_path: Path) -> None:
+    found = await explored(tmp_path, "secret_diary", num_tasks=8)
+    changes = [task for task in found.tasks if task.truth.probes]
+    assert any(probe.equals for task in changes for probe in task.truth.probes)
+    assert not [task for task in changes if "tr0ub4dor-1" in str(task.truth)]

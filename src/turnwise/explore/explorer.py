@@ -157,7 +157,7 @@ class Explorer:
         await accept(
             drafts,
             self._pool,
-            Surroundings(tuple(filter(self._repeats, stable)), tuple(changes)),
+            Surroundings(tuple(filter(self._repeats, stable)), tuple(changes), self._accepted.secrets.is_in),
             splits,
             self._held_out,
             target,

@@ -38,11 +38,14 @@ class FoundSecrets:
         if len(self._secrets) > num_known:
             self._redaction = None
 
+    def is_in(self, text: str) -> bool:
+        """Return whether a text holds a secret, one that was found before or one that is recognised now."""
+        return REDACTED in text or bool(secrets_in_data(text)) or self.redaction.is_in(text)
+
     def refuse(self, task: Task) -> Refusal | None:
         """Return HOLDS_SECRET if the question, the truth or a call holds a secret; None if none does."""
         text = json.dumps(row_of(_with_results(task, lambda _: "")), ensure_ascii=False)
-        has_secret = REDACTED in text or secrets_in_data(text) or self.redaction.is_in(text)
-        return HOLDS_SECRET if has_secret else None
+        return HOLDS_SECRET if self.is_in(text) else None
 
     def without_secrets(self, task: Task) -> Task:
         """Return the task with the secrets redacted that the results of its demonstration show."""

@@ -2,7 +2,7 @@
 
 import datetime
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,6 +35,7 @@ class Surroundings:
     observations: tuple[Observation, ...] = ()
     """Reading calls whose whole answers repeat in fresh sessions."""
     changes: tuple[Change, ...] = ()
+    has_secret: Callable[[str], bool] = lambda _: False
 
     def witnesses(self, servers: Sequence[str], probes: Sequence[StateProbe]) -> tuple[StateProbe, ...]:
         """Return reading calls of these servers that are not among the probes.
@@ -53,6 +54,27 @@ class Surroundings:
         in_turns = [probe for _, probe in sorted(turns, key=lambda turn: turn[0])]
         others = [probe for probe in in_turns if _key(probe.tool, probe.arguments) not in asked]
         return tuple(others[:_NUM_WITNESSES])
+
+    def settled(
+        self, asked: Sequence[StateProbe], first: Sequence[ToolResult], second: Sequence[ToolResult]
+    ) -> list[tuple[StateProbe, ToolResult]]:
+        """Return the probes with the whole answers that two sessions agreed on, each with its first answer.
+
+        A probe that expects a text stays without agreement; one that expects nothing is left out.
+        """
+        found: list[tuple[StateProbe, ToolResult]] = []
+        for probe, one, other in zip(asked, first, second, strict=True):
+            if one.content == other.content and not one.is_error and self._may_state(probe, one.content):
+                found.append((replace(probe, equals=one.content), one))
+            elif probe.contains or probe.lacks:
+                found.append((probe, one))
+        return found
+
+    def _may_state(self, probe: StateProbe, answer: str) -> bool:
+        """Return whether an answer may stand in a task: it is short, holds at any time, and has no secret."""
+        today = Today(datetime.datetime.now(datetime.UTC))
+        is_short = bool(answer.strip()) and len(answer) <= _MAX_CHARS and not CUT_MARK.search(answer)
+        return is_short and not today.is_named(answer, str(probe.arguments)) and not self.has_secret(answer)
 
     def overwriting(
         self, write: ToolCall, server: str, witnesses: Sequence[StateProbe]
@@ -97,25 +119,6 @@ class Surroundings:
                 yield SideChange(
                     replace(write, name=change.tool.name, arguments=change.arguments), change.probes
                 )
-
-
-def settled(
-    asked: Sequence[StateProbe], first: Sequence[ToolResult], second: Sequence[ToolResult]
-) -> list[tuple[StateProbe, ToolResult]]:
-    """Return the probes with the whole answers that two sessions agreed on, each with its first answer.
-
-    A probe that expects a text stays without agreement; one that expects nothing is left out.
-    """
-    today = Today(datetime.datetime.now(datetime.UTC))
-    found: list[tuple[StateProbe, ToolResult]] = []
-    for probe, one, other in zip(asked, first, second, strict=True):
-        is_short = len(one.content) <= _MAX_CHARS and not CUT_MARK.search(one.content)
-        is_agreed = one.content == other.content and bool(one.content.strip()) and not one.is_error
-        if is_agreed and is_short and not today.is_named(one.content, str(probe.arguments)):
-            found.append((replace(probe, equals=one.content), one))
-        elif probe.contains or probe.lacks:
-            found.append((probe, one))
-    return found
 
 
 def _reading(observation: Observation) -> StateProbe:

@@ -10,7 +10,7 @@ from turnwise.explore.document import Document, Scalar, document_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.entities import leaves
 from turnwise.explore.plan_session import PlanSession
-from turnwise.explore.surroundings import Surroundings, settled
+from turnwise.explore.surroundings import Surroundings
 from turnwise.explore.tool_verbs import presumes_reading
 from turnwise.mcp.results import CUT_MARK
 from turnwise.mcp.session import ConnectFailed
@@ -140,7 +140,8 @@ def _agreed(
         return Refusal("the answer differs between sessions", answers)
     if not draft.changes_state:
         return Proven(draft, first, second, once[1])
-    shown = settled(_probed(draft, surroundings), first.probe_answers, second.probe_answers)
+    asked_for = _probed(draft, surroundings)
+    shown = surroundings.settled(asked_for, first.probe_answers, second.probe_answers)
     played = replace(first, probe_answers=tuple(answer for _, answer in shown))
     return Proven(draft, played, second, once[1], tuple(probe for probe, _ in shown))
 
