@@ -17,6 +17,7 @@ from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.runs import Runs
 from turnwise.dashboard.server import application
 from turnwise.dashboard.watch import Watch
+from turnwise.runtime.http_serving import server_config
 
 VIEWS = {
     "overview": ".chart canvas",
@@ -67,7 +68,7 @@ def serving(*runs: Path, host: str = "127.0.0.1", token: str = "") -> Iterator[S
     shown = Runs(runs, runs[0].parent / "cache")
     watch = Watch(shown, seconds=0.1)
     app = application(shown, watch, RequestGuard(host, 80, token), is_ending=lambda: server.should_exit)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", access_log=False))
+    server = uvicorn.Server(server_config(app, port=0))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -14,6 +14,7 @@ from turnwise.engines.server import Server
 from turnwise.protocols import EngineDown
 from turnwise.runtime.addresses import url_of
 from turnwise.runtime.admission import Admission
+from turnwise.runtime.http_serving import server_config
 from turnwise.types import Sampling
 
 SERVED = ("transformers", "vllm")
@@ -52,11 +53,9 @@ async def serve_engine(
         except EngineDown as error:
             raise ValueError(f"engine.kind {kind!r}: {error}") from None
         server = Server(engine, kind=kind, model=recipe.model.path, max_weights_bytes=max_weights_bytes)
-        # no access log, and no server or proxy headers
-        config = uvicorn.Config(
+        # no server or proxy headers
+        config = server_config(
             server.application(admission),
-            log_level="warning",
-            access_log=False,
             timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=2,
             server_header=False,

@@ -17,6 +17,7 @@ from turnwise.dashboard.watch import Watch
 from turnwise.runtime.addresses import is_loopback, url_of
 from turnwise.runtime.atomic_write import write_atomically
 from turnwise.runtime.free_path import move_to_free, require_free
+from turnwise.runtime.http_serving import server_config
 
 
 def open_runs(paths: Sequence[Path], cache: Path | None = None) -> Runs:
@@ -36,9 +37,7 @@ def serve(runs: Runs, *, host: str, port: int, token: str, say: Callable[[str], 
         app = application(
             runs, Watch(runs), RequestGuard(host, port, token), is_ending=lambda: server.should_exit
         )
-        # no access log: the URL of the first request contains the token
-        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(server_config(app, timeout_graceful_shutdown=2))
         say(f"{address(host, port, token)}  (Ctrl-C ends it)")
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again after a Ctrl-C
             server.run(sockets=[listener])

@@ -178,12 +178,13 @@ async def serve_http(service: Service, *, host: str, port: int, token: str = "")
     import uvicorn
 
     from turnwise.runtime.admission import Admission
+    from turnwise.runtime.http_serving import server_config
 
     admission = Admission(host, token)
     # without sessions only the instance tells a client that this server was restarted
     server = build(service, instance=secrets.token_hex(8))
     app = server.streamable_http_app(host=host, stateless_http=True, json_response=True)
-    config = uvicorn.Config(admission.over(app), host=host, port=port, log_level="warning")
+    config = server_config(admission.over(app), host=host, port=port)
     listener = config.bind_socket()
     listener.listen()  # a client may connect as soon as it has read the address
     bound_host, bound_port = listener.getsockname()[:2]
