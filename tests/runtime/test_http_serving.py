@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import anyio
 import pytest
@@ -71,6 +72,12 @@ def answer(client: socket.socket) -> bytes:
         while part := client.recv(4096):
             parts.append(part)
     return b"".join(parts)
+
+
+def test_all_our_servers_have_the_limit() -> None:
+    source = Path(http_serving.__file__).parents[1]
+    configured = [path.name for path in source.rglob("*.py") if "uvicorn.Config(" in path.read_text()]
+    assert configured == ["http_serving.py"]
 
 
 def _drip(client: socket.socket) -> None:

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 REQUEST_SECONDS = 30.0
-"""How long a request may take to arrive once there is a connection; longer by its bytes over the rate below."""
+"""How long a request may take to arrive after its connection; longer by its bytes over the rate below."""
 
 MIN_BYTES_PER_SECOND = 16 << 10
 
