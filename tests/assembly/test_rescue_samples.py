@@ -89,10 +89,26 @@ async def test_the_mask_is_on_the_plans_turns_and_the_context_is_what_was_sample
     assert (lesson.reward, lesson.temperature, lesson.policy_version) == (1.0, 1.0, 0)
 
 
-async def test_a_rescue_after_a_wrong_change_is_discarded(folder: Path) -> None:
+async def test_a_spoiled_state_is_no_context_the_plan_takes_over_before_the_wrong_change(
+    folder: Path,
+) -> None:
     wrong = call("write", text="b")
-    _, _, found = await rescue(folder, once(), [wrong], [READ], [READ], "done")
-    assert dict(found.troubles) == {Trouble.REPEATED: 1}
+    bench, played, found = await rescue(folder, once(), [READ], [wrong], [READ], [READ], "done")
+    assert dict(found.troubles) == {Trouble.WRONG_CHANGE: 1}
+    assert dict(found.discarded) == {}
+    [lesson] = found.lessons
+    reading, *_ = played.turns
+    context = (*reading.new_ids, *reading.completion.token_ids, *played.turns[1].new_ids)
+    assert lesson.token_ids[: len(context)] == context
+    own = [token for token, flag in zip(lesson.token_ids, lesson.loss_mask, strict=True) if flag]
+    said = [bench.chat.say(turn.text, turn.calls) for turn in once().demonstration]
+    assert own == [token for turn in said for token in turn]
+
+
+async def test_a_rescue_in_a_state_that_the_plan_cannot_mend_is_discarded(folder: Path) -> None:
+    # By its truth nothing may be written, so the plan, which writes, fails from wherever it begins.
+    wanted = replace(once(), truth=replace(once().truth, writes=()))
+    _, _, found = await rescue(folder, wanted, [READ], [READ], "done")
     assert dict(found.discarded) == {"answered, without success": 1}
     assert found.lessons == ()
 

@@ -73,10 +73,31 @@ def test_the_plan_takes_over_with_what_is_left(
     assert find_takeover(failed(turns, stop)) == Takeover(trouble, num_kept, left(remaining))
 
 
-def test_an_episode_that_only_ran_out_of_turns_has_no_place_to_take_over() -> None:
-    other = did(QUOTE, "3", symbol="C")
-    assert find_takeover(failed([LOOK, other, REFUSED])) is None
+OTHER, SPOILED = did(QUOTE, "3", symbol="C"), did(POST, channel="c", message="3")
+
+
+def test_in_an_episode_that_strays_to_a_limit_the_plan_takes_over_after_the_first_such_call() -> None:
+    found = find_takeover(failed([LOOK, OTHER, REFUSED]))
+    assert found == Takeover(Trouble.STRAYED, 2, left([READ, POSTED, DONE]))
+
+
+def test_an_episode_that_did_only_what_the_plan_does_has_no_place_to_take_over() -> None:
+    assert find_takeover(failed([LOOK, READ])) is None
     assert find_takeover(failed([])) is None
+
+
+def test_the_plan_takes_the_place_of_a_change_that_it_does_not_make() -> None:
+    spoiled = failed([LOOK, SPOILED, READ, LOOK])
+    assert find_takeover(spoiled) == Takeover(Trouble.REPEATED, 4, left([POSTED, DONE]))
+    before = find_takeover(spoiled, is_before_changes=True)
+    assert before == Takeover(Trouble.WRONG_CHANGE, 1, left([READ, POSTED, DONE]))
+    twice = find_takeover(failed([POSTED, POSTED]), is_before_changes=True)
+    assert twice == Takeover(Trouble.WRONG_CHANGE, 1, left([LOOK, READ, DONE]))
+    beside = find_takeover(failed([together(LOOK, SPOILED)]), is_before_changes=True)
+    assert beside == Takeover(Trouble.WRONG_CHANGE, 0, left(PLAN))
+    refused = did(POST, "error: no such channel", Cause.TOOL_ERROR, channel="d")
+    for harmless in ([LOOK, OTHER, LOOK], [LOOK, LOOK, SPOILED], [refused, refused]):
+        assert find_takeover(failed(harmless), is_before_changes=True) is None
 
 
 def test_a_call_that_the_plan_repeats_is_not_a_repetition() -> None:

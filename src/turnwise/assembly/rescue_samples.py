@@ -63,28 +63,36 @@ async def play_all(collector: Collector, tasks: Sequence[Task]) -> list[tuple[Tr
 
 
 async def rescued(bench: Workbench, episodes: Sequence[tuple[Trajectory, Reward]]) -> Rescues:
-    """Let the plan take over in the episodes that failed, and keep the rescues that reach the task's goal."""
-    failed = [played for played, reward in episodes if not succeeded(played, reward)]
-    takeovers = {played.task.id: find_takeover(played) for played in failed}
-    troubles = Counter(NO_TROUBLE if found is None else str(found.trouble) for found in takeovers.values())
-    attempts = {
-        played.task.id: _Attempt(played, takeover)
-        for played in failed
-        if (takeover := takeovers[played.task.id]) is not None
-    }
-    outcomes = await play_all(_rescuer(bench, attempts), [one.task for one in attempts.values()])
-    discarded = Counter({"lost to infrastructure": len(attempts) - len(outcomes)})
-    kept = []
-    for trajectory, reward in outcomes:
-        reason = attempts[trajectory.task.id].objection(trajectory, reward)
-        discarded[reason] += 1
-        if not reason:
-            kept.append(Group(trajectory.task, (trajectory,), (Reward(1.0, {"outcome": 1.0}),)))
+    """Let the plan take over in the episodes that failed, and keep the rescues that reach the task's goal.
+
+    If one does not, because the model has spoiled the state, the plan takes over before the change.
+    """
+    failed = {played.task.id: played for played, reward in episodes if not succeeded(played, reward)}
+    kept, troubles, discarded = dict[str, Group](), dict[str, str](), dict[str, str]()
+    for is_before_changes in (False, True):
+        attempts = {}
+        for task_id, played in failed.items():
+            takeover = find_takeover(played, is_before_changes=is_before_changes)
+            if takeover is not None and task_id not in kept:
+                attempts[task_id] = _Attempt(played, takeover)
+                troubles[task_id] = takeover.trouble
+                discarded[task_id] = "lost to infrastructure"
+        for trajectory, reward in await play_all(
+            _rescuer(bench, attempts), [one.task for one in attempts.values()]
+        ):
+            task_id = trajectory.task.id
+            discarded[task_id] = attempts[task_id].objection(trajectory, reward)
+            if not discarded[task_id]:
+                kept[task_id] = Group(trajectory.task, (trajectory,), (Reward(1.0, {"outcome": 1.0}),))
     # A plan is not sampled, so the temperature of its episode does not apply.
-    lessons = tuple(replace(sample, temperature=1.0) for sample in samples_of(kept))
-    num_succeeded = len(episodes) - len(failed)
-    reasons = {reason: count for reason, count in discarded.items() if reason and count}
-    return Rescues(lessons, len(episodes), num_succeeded, dict(troubles), reasons)
+    lessons = samples_of([kept[task_id] for task_id in failed if task_id in kept])
+    return Rescues(
+        tuple(replace(sample, temperature=1.0) for sample in lessons),
+        len(episodes),
+        len(episodes) - len(failed),
+        Counter(troubles.get(task_id, NO_TROUBLE) for task_id in failed),
+        Counter(filter(None, discarded.values())),
+    )
 
 
 @dataclass(frozen=True, slots=True)

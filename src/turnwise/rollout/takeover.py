@@ -30,6 +30,10 @@ class Trouble(StrEnum):
     """An answer or a question in words, although the plan has calls left."""
     WRONG_END = "wrong_end"
     """The last turn, after which the episode was over without success."""
+    STRAYED = "strayed"
+    """The first call that is no step of the plan, in an episode that reached a limit."""
+    WRONG_CHANGE = "wrong_change"
+    """A call that changes something and is no step of the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +47,49 @@ class Takeover:
     """The turns of the plan from there to the end of the episode."""
 
 
-def find_takeover(failed: Trajectory) -> Takeover | None:
-    """Return where the plan can take over in an episode that failed; None if it never goes visibly wrong.
+def find_takeover(failed: Trajectory, *, is_before_changes: bool = False) -> Takeover | None:
+    """Return where the plan can take over in an episode that failed; None if nothing in it goes wrong.
 
     plan      search          read  write  answer
     episode   search  search                         kept: 2, remaining: read, write, answer
+
+    `is_before_changes`: the plan takes the place of a change that it does not make; None if there is none.
     """
     exchanges = _exchanges(failed.task, failed.tools)
     steps = [_steps(exchange, failed.tools) for exchange in exchanges]
+    strayed = None
     for index, turn in enumerate(failed.turns):
-        left = steps[turn.message]
-        num_left = len(left)
-        for key in _done(failed.turns, index):
-            _cross_off(left, key)
-        trouble = None if len(left) < num_left else _trouble(failed.turns, index, is_early=bool(left))
+        left, before = steps[turn.message], list(steps[turn.message])
+        done = [_cross_off(left, key) for key in _done(failed.turns, index)]
+        if is_before_changes and _changes(turn, done, failed.tools):
+            return Takeover(Trouble.WRONG_CHANGE, index, _remaining(exchanges, before, turn.message))
+        if any(done):
+            continue
+        trouble = _trouble(failed.turns, index, is_early=bool(left))
         if trouble is not None:
             num_kept = index if trouble in (Trouble.CUT, Trouble.EARLY_TEXT) else index + 1
-            return Takeover(trouble, num_kept, _remaining(exchanges, left, turn.message))
-    if not failed.stop.is_finished or not failed.turns:
+            found = Takeover(trouble, num_kept, _remaining(exchanges, left, turn.message))
+            return None if is_before_changes else found
+        if strayed is None and turn.parsed.calls:
+            strayed = Takeover(Trouble.STRAYED, index + 1, _remaining(exchanges, left, turn.message))
+    if is_before_changes or not failed.turns:
         return None
+    if not failed.stop.is_finished:
+        return strayed
     message = failed.turns[-1].message
     remaining = _remaining(exchanges, steps[message], message)
     return Takeover(Trouble.WRONG_END, len(failed.turns) - 1, remaining)
 
 
+def _changes(turn: Turn, done: Sequence[bool], tools: Sequence[Tool]) -> bool:
+    """Whether a call of the turn that is no step of the plan may have changed something."""
+    readers = _readers(tools)
+    made = zip(turn.parsed.calls, turn.results, done, strict=False)
+    return any(not (is_done or result.is_error or call.name in readers) for call, result, is_done in made)
+
+
 def _trouble(turns: Sequence[Turn], index: int, *, is_early: bool) -> Trouble | None:
-    """Return what is wrong with a turn that brought the plan no further."""
+    """Return what is wrong with a turn that did no step of the plan."""
     turn = turns[index]
     if turn.completion.finish is Finish.LENGTH:
         return Trouble.CUT
@@ -118,7 +139,7 @@ def _exchanges(task: Task, tools: Sequence[Tool]) -> list[list[_PlannedTurn]]:
 
 
 def _steps(exchange: Sequence[_PlannedTurn], tools: Sequence[Tool]) -> list[_Step]:
-    readers = {tool.name for tool in tools if tool.is_read_only}
+    readers = _readers(tools)
     steps = []
     for number, planned in enumerate(exchange):
         calls, results = planned.turn.calls, planned.turn.results
@@ -144,13 +165,19 @@ def _call_key(call: ToolCall, result: ToolResult | None) -> Hashable:
     return (call.name, json.dumps(sent, sort_keys=True), result is not None and result.is_error)
 
 
-def _cross_off(left: list[_Step], key: Hashable) -> None:
+def _readers(tools: Sequence[Tool]) -> set[str]:
+    return {tool.name for tool in tools if tool.is_read_only}
+
+
+def _cross_off(left: list[_Step], key: Hashable) -> bool:
+    """Remove the step that was done, and return whether it is one that can be done now."""
     for number, step in enumerate(left):
         if step.key == key:
             del left[number]
-            return
+            return True
         if not step.is_passable:
-            return
+            return False
+    return False
 
 
 def _remaining(
