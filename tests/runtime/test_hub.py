@@ -1,5 +1,6 @@
 """A model that is on no disk and behind no network is refused at once."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,12 +9,15 @@ from huggingface_hub import constants
 from turnwise.chat import load_tokenizer
 from turnwise.planning import load_config
 from turnwise.runtime.hub import ModelNotFound, require_reachable
+from turnwise.runtime.included_models import EMBEDDED_FOLDER
 
 
 @pytest.fixture
 def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hub that refuses connections, and no proxy."""
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")  # restored after the test
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -34,6 +38,21 @@ def test_folders_and_hubs_behind_a_proxy_are_not_refused(
     require_reachable(str(tmp_path))
     monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
     require_reachable("someone/a-model")
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_without_a_hub_a_cached_model_is_read_from_the_cache_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    shutil.copytree(EMBEDDED_FOLDER, tmp_path / "models--acme--cached" / "snapshots" / ("a" * 40))
+    (tmp_path / "models--acme--cached" / "refs").mkdir()
+    (tmp_path / "models--acme--cached" / "refs" / "main").write_text("a" * 40)
+    require_reachable("acme/cached")
+    assert constants.HF_HUB_OFFLINE, "else the library retries each file"
+    require_reachable("acme/cached")
+    with pytest.raises(ModelNotFound, match="HF_HUB_OFFLINE is set"):
+        require_reachable("acme/missing")
 
 
 def test_a_path_that_is_no_hub_name_is_a_missing_folder() -> None:

@@ -11,6 +11,7 @@ from turnwise.rewards import why_unscorable as why_unscorable_of
 from turnwise.tasks.check import check_files
 from turnwise.tasks.curriculum import curriculum_of, least_choice
 from turnwise.tasks.load import Problem, load, read
+from turnwise.tasks.placeholders import placeholder_in
 from turnwise.types import LiveServer, ModelUser, Task, Tool
 
 
@@ -36,6 +37,10 @@ def task_problems(
 
 def training_problems(recipe: Recipe, tasks: Sequence[Task]) -> Iterator[str]:
     """Yield problems that prevent training on these tasks, independent of servers and model."""
+    unwritten = [found for task in tasks if (found := placeholder_in(task))]
+    if unwritten:
+        yield from (f"tasks.train: {field}: {why}" for field, why in unwritten)
+        return
     try:
         recipe.run.check_num_tasks(len(tasks))
     except ValueError as error:

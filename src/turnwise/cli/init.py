@@ -20,11 +20,11 @@ def init(
     """Write a recipe, three tasks and a reward to start from. No file is overwritten.
 
     The servers are started once to list their tools. The recipe names the largest model that this machine
-    can train.
+    can train, or one that is already here if the Hugging Face hub cannot be reached.
 
     Example: turnwise init my-run --mcp mcp.json
     """
-    from turnwise.commands.model_choice import largest_model, this_machine
+    from turnwise.commands.model_choice import ModelAdvice, choose_model, this_machine
     from turnwise.commands.starter import Setup, check_free, describe_model, write_starter
     from turnwise.commands.tools import list_tools
     from turnwise.runtime.terminal import printable
@@ -37,11 +37,14 @@ def init(
     machine = this_machine()
     is_embedded = own is None and machine.device == "cpu"
     explored = _explored(folder, own) if explore else None
-    setup = Setup(machine, None if is_embedded else largest_model(machine), own, listing.tools, explored)
+    advice = ModelAdvice(None) if is_embedded else choose_model(machine)
+    setup = Setup(machine, advice.choice, own, listing.tools, explored)
     for file in write_starter(folder, setup):
         print(file)
     name = "embedded" if setup.model is None else setup.model.path
     print(f"model: {name}, {describe_model(setup)}")
+    if advice.note:
+        print(printable(f"note: {advice.note}"))
     for words in listing.problems.values():
         print(printable(f"warning: {words}"))
     for server in (name for name, kind in listing.isolation.items() if own and kind == "process"):

@@ -188,7 +188,7 @@ def _train_elsewhere(
     except (ValueError, CollectionFailed) as error:
         fail(str(error))
     episodes = run_async(dry_episodes(settings))
-    _print_dry((*episodes.lines, *lines), (*episodes.problems, *problems))
+    _print_dry((*episodes.lines, *lines), (*episodes.problems, *problems), episodes.unchecked)
 
 
 def sft(
@@ -258,10 +258,10 @@ def _dry_run(recipe: Path | None, overrides: list[str]) -> None:
         from turnwise.run.dry import dry_run
 
         found = run_async(dry_run(settings))
-    _print_dry(found.lines, found.problems)
+    _print_dry(found.lines, found.problems, found.unchecked)
 
 
-def _print_dry(lines: Sequence[str], problems: Sequence[str]) -> None:
+def _print_dry(lines: Sequence[str], problems: Sequence[str], unchecked: Sequence[str]) -> None:
     """Print the result of a dry run; exit code 1 if there are problems."""
     from turnwise.runtime.terminal import printable
 
@@ -269,6 +269,8 @@ def _print_dry(lines: Sequence[str], problems: Sequence[str]) -> None:
         print(printable(line))
     for problem in problems:
         print(f"bad  {printable(problem)}")
+    if unchecked:
+        print(printable(f"not checked: {'; '.join(unchecked)}"))
     if problems:
         raise typer.Exit(1)
 

@@ -13,6 +13,7 @@ from turnwise.config.optional_packages import install_command
 from turnwise.mcp.results import DEFAULT_MAX_TOKENS
 from turnwise.runtime.free_path import require_writable
 from turnwise.runtime.terminal import printable
+from turnwise.tasks.placeholders import placeholder_row
 from turnwise.types import Tool
 
 _NAMES = ("recipe.toml", "tasks.jsonl", "rewards.py")
@@ -68,7 +69,7 @@ def recipe_text(folder: Path, setup: Setup) -> str:
         vllm=install_command("vllm"),
         dtype=json.dumps("bfloat16" if is_cuda and not is_embedded else "float32"),
         tuning=json.dumps("full" if is_embedded else "lora"),
-        learning_rate="2e-4" if is_embedded else "2e-5",
+        learning_rate="2e-4" if setup.model is None else setup.model.learning_rate,
         tools="\n".join(_tool_lines(folder, setup)),
         tasks="\n".join(_task_lines(folder, setup)),
         num_tasks=_tasks_per_step(setup),
@@ -146,13 +147,7 @@ def task_rows(setup: Setup) -> list[dict[str, Any]]:
     if not named:
         raise ValueError(f"{setup.mcp}: its servers offer no tools")
     return [
-        {
-            "id": f"example-{number + 1}",
-            "prompt": f"Replace example {number + 1} by a question that the tool {tool} helps to answer. "
-            "Answer with the number only.",
-            "servers": [server],
-            "truth": {"answer": {"value": 42, "matcher": "numeric"}},
-        }
+        placeholder_row(f"example-{number + 1}", server, tool)
         for number, (server, tool) in enumerate((named * NUM_TASKS)[:NUM_TASKS])
     ]
 

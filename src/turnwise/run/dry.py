@@ -31,29 +31,44 @@ _MAX_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """A description of the run, and the problems that would stop it."""
+    """A description of the run, the problems that would stop it, and what could not be checked."""
 
     lines: tuple[str, ...]
     problems: tuple[str, ...]
+    unchecked: tuple[str, ...] = ()
 
 
 async def dry_run(recipe: Recipe, listing: ToolListing | None = None) -> DryRun:
     """Check a run: start the servers, list their tools and read the model's configuration, not its weights.
 
-    `listing` has the tools of the recipe's servers if they are known already. Raises ValueError for a mistake
-    that leaves nothing else to check.
+    A model that is not there hides nothing else: what needs no model is checked. `listing` has the tools of
+    the recipe's servers if they are known already. Raises ValueError for a mistake that leaves nothing else
+    to check.
     """
     chat = _chat(recipe)
     setup = await dry_episodes(recipe, listing, chat if isinstance(chat, RenderedChat) else None)
     recipe = recipe.with_steps(len(load(recipe.tasks.require_train())))
-    try:
-        plan: MemoryPlan | UnsupportedArchitecture = plan_for_recipe(recipe)
-    except UnsupportedArchitecture as error:
-        plan = error
-    missing = (chat,) if isinstance(chat, str) else ()
+    plan = _plan(recipe)
     warm_start = _warm_start(recipe)
-    problems = (*missing, *setup.problems, *warm_start.problems, *_misfits(recipe, plan))
-    return DryRun(tuple(_lines(recipe, plan, (*setup.lines, *warm_start.lines))), problems)
+    missing = [chat] if isinstance(chat, str) else []
+    problems = [*missing, *setup.problems, *warm_start.problems, *_misfits(recipe, plan)]
+    unplanned = []
+    if isinstance(plan, ValueError) and not isinstance(plan, UnsupportedArchitecture):
+        problems.append(str(plan))
+        unplanned.append("the memory, which depends on the model")
+    return DryRun(
+        tuple(_lines(recipe, plan, (*setup.lines, *warm_start.lines))),
+        tuple(dict.fromkeys(problems)),  # each part that needs the model says that it is missing
+        (*setup.unchecked, *unplanned),
+    )
+
+
+def _plan(recipe: Recipe) -> MemoryPlan | ValueError:
+    """The memory plan, or why there is none: a mistake in the recipe, or a model that is not there."""
+    try:
+        return plan_for_recipe(recipe)
+    except ValueError as error:
+        return error
 
 
 def _warm_start(recipe: Recipe) -> DryRun:
@@ -90,13 +105,20 @@ async def dry_episodes(
         [task for split in tasks.values() for task in split], [*listing.tools, *listing.failures]
     )
     problems = [words for server, words in listing.problems.items() if server in used]
-    problems += [] if problems else _shortened(task_problems(recipe, tools, servers.live, chat))
+    unchecked = []
+    if problems:
+        unchecked.append("the tasks, whose tools are not known")
+    else:
+        problems += _shortened(task_problems(recipe, tools, servers.live, chat))
+    if chat is None:
+        unchecked.append("the length of prompts, which needs the model's tokenizer")
     counts = ", ".join(f"{len(split_tasks)} {split}" for split, split_tasks in tasks.items())
     if recipe.environment and not problems:
         offered, problems = await _try_environment(recipe, tasks["train"][0], chat)
+        unchecked += [] if chat is not None else [f"the environment {recipe.environment}"]
     else:
         offered = f"{counted(len(listing.tools), 'server')} with {counted(len(tools), 'tool')}"
-    return DryRun((f"tasks: {counts}; {offered}", *servers.notes), tuple(problems))
+    return DryRun((f"tasks: {counts}; {offered}", *servers.notes), tuple(problems), tuple(unchecked))
 
 
 async def _try_environment(recipe: Recipe, task: Task, chat: RenderedChat | None) -> tuple[str, list[str]]:
@@ -112,9 +134,11 @@ async def _try_environment(recipe: Recipe, task: Task, chat: RenderedChat | None
 
 
 def _chat(recipe: Recipe) -> RenderedChat | str:
-    """The recipe's chat, or why its tokenizer cannot be loaded."""
+    """The recipe's chat, or why there is none."""
     try:
         return chat_of(recipe)
+    except ValueError as error:
+        return str(error)
     except OSError as error:  # raised by transformers for a folder or name without a tokenizer
         [first, *_] = str(error).splitlines()
         return f"model.path: {recipe.model.path!r} has no tokenizer to load: {first}"
@@ -125,7 +149,7 @@ def _shortened(found: list[str]) -> list[str]:
     return found[:_MAX_SHOWN] + more
 
 
-def _misfits(recipe: Recipe, plan: MemoryPlan | UnsupportedArchitecture) -> Iterator[str]:
+def _misfits(recipe: Recipe, plan: MemoryPlan | ValueError) -> Iterator[str]:
     """The requirements of the recipe that this machine or this model does not meet."""
     for requirement in requirements(recipe, is_on_skyrl=False):
         if requirement.is_needed and requirement.version is None:
@@ -156,7 +180,7 @@ def _num_gpus() -> int:
     return torch.cuda.device_count()
 
 
-def _lines(recipe: Recipe, plan: MemoryPlan | UnsupportedArchitecture, setup: Sequence[str]) -> Iterator[str]:
+def _lines(recipe: Recipe, plan: MemoryPlan | ValueError, setup: Sequence[str]) -> Iterator[str]:
     run, algorithm = recipe.run, recipe.algorithm
     kind: str = recipe.model.dtype if recipe.model.quantisation == "none" else recipe.model.quantisation
     if isinstance(plan, MemoryPlan):
@@ -175,9 +199,9 @@ def _lines(recipe: Recipe, plan: MemoryPlan | UnsupportedArchitecture, setup: Se
     yield f"folder: under {run.folder.absolute()}; nothing was played or written"
 
 
-def _memory(plan: MemoryPlan | UnsupportedArchitecture) -> str:
-    if isinstance(plan, UnsupportedArchitecture):
-        return str(plan)
+def _memory(plan: MemoryPlan | ValueError) -> str:
+    if isinstance(plan, ValueError):
+        return str(plan) if isinstance(plan, UnsupportedArchitecture) else "not planned"
     free = "" if plan.memory is None else f" of {_gb(plan.memory.free)} free"
     per_process = "" if plan.num_processes == 1 else " for each process"
     planned = f"{_gb(plan.num_bytes)}{free}{per_process} (turnwise doctor --plan)"

@@ -11,6 +11,7 @@ from typing import Any
 
 from turnwise.runtime.bounded_regex import is_match
 from turnwise.tasks.load import PlacedTask, Problem, read
+from turnwise.tasks.placeholders import placeholder_in
 from turnwise.tasks.rows import shown
 from turnwise.tasks.user_side import UserSide
 from turnwise.tasks.worlds import WORLDS, live_conflicts
@@ -98,6 +99,9 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _findings(task: Task, shelf: _Shelf, why_unscorable: WhyUnscorable) -> Iterator[Finding]:
+    if unwritten := placeholder_in(task):
+        yield unwritten
+        return
     if not task.id.strip():
         yield "id", "is empty"
     if task.max_turns is not None and task.max_turns < 1:
