@@ -216,10 +216,10 @@ def of(report: EvaluationReport, families: Sequence[str]) -> list[EvaluatedEpiso
 
 
 def table(results: Sequence[Result]) -> str:
-    """One row a run: success in trained and left-out families, the lowest family, repeats, flat groups."""
+    """One row a run: success in trained and left-out families, the lowest one, repeats, groups that teach."""
     rows = [
         "| arm | seed | trained before → after (gain) | left out before → after (gain) | lowest family | "
-        "fell most | repeat themselves, left out | flat groups, first and last ten | entropy | s |",
+        "fell most | repeat themselves, left out | groups that teach, first and last ten | entropy | s |",
         "|" + "---|" * 10,
     ]
     for result in results:
@@ -230,8 +230,8 @@ def table(results: Sequence[Result]) -> str:
         fell = min(rates, key=lambda name: rates[name][1] - rates[name][0])
         cells += [f"{lowest} {rates[lowest][1]:.2f}", f"{fell} {rates[fell][0]:.2f} → {rates[fell][1]:.2f}"]
         cells.append(f"{_repeating(result.before):.2f} → {_repeating(result.after):.2f}")
-        cells.append(f"{_ends(result, 'groups/zero_variance_fraction')}")
-        cells.append(f"{_ends(result, 'entropy/mean')}")
+        cells.append(_ends(result, "groups/signal_fraction"))
+        cells.append(_ends(result, "entropy/mean"))
         cells.append(f"{result.seconds:.0f}")
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows)
