@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from tests.run.stage import write_recipe
 from tests.run.test_signals import running, train
 from tests.run.test_train import UNMEASURED
 from turnwise.run.resumption import resume_command
+from turnwise.tasks.load import load, save
 from turnwise.tracking.folder import RunFolder
+from turnwise.types import Truth, answer_of
 
 
 def killed_in_step(tmp_path: Path, step: int) -> Path:
@@ -40,8 +43,14 @@ def test_it_says_what_was_not_saved_and_keeps_the_old_figures(tmp_path: Path) ->
     run = killed_in_step(tmp_path, 2)
     old = (run / "trajectories" / "step-000002.jsonl").read_bytes()
     assert resume_command(RunFolder.read(run)) == f"turnwise train --resume {run}"
+    tasks = load(tmp_path / "train.jsonl")
+    save([replace(tasks[0], truth=Truth(answer_of(2017))), *tasks[1:]], tmp_path / "train.jsonl")
     ran = train("--resume", str(run))
     assert ran.code == 0, ran
+    changed = (
+        "the training tasks are not those of the run so far: 1 of 6 have another question or truth (train0)"
+    )
+    assert changed in ran.out
     dropped = run / "dropped" / "after-step-000002"
     words = f"resumed after step 2; step 3 was not saved, the old figures are kept in {dropped}\n"
     assert words in ran.out

@@ -43,6 +43,7 @@ from turnwise.run.publishing import Publishing
 from turnwise.run.save_clock import SaveClock
 from turnwise.run.screen import Screen
 from turnwise.run.start_up import Phases, load_during_start
+from turnwise.run.task_digests import keep_digests
 from turnwise.runtime.atomic_write import write_atomically
 from turnwise.runtime.detached_thread import run_detached
 from turnwise.runtime.garbage import frozen_garbage
@@ -425,7 +426,7 @@ async def open_run(
         replies=folder.user_replies,
     ) as bench:
         require(training_problems(recipe, tasks))
-        for played in (tasks, *_measured_tasks(recipe)):
+        for played in (tasks, *_measured_tasks(recipe).values()):
             require_playable(bench, played)
         lessons: Sequence[Sample] = ()
         if recipe.imitation.weight:
@@ -441,6 +442,8 @@ async def open_run(
         recipe = choice.recipe
         if folder.is_written_here:
             folder.change_recipe(folder.recipe.model_copy(update={"policy": recipe.policy}))
+            for line in keep_digests(folder.path, {"training": tasks, **_measured_tasks(recipe)}):
+                screen.say(line, "yellow", level=logging.WARNING)
         if choice.note:
             screen.say(choice.note)
         trainer = new_trainer(recipe, model, ranks)
@@ -460,13 +463,14 @@ def _check_held_out(recipe: Recipe, given: Given) -> None:
         check_worlds((task for path in sorted(held_out) for task in load(path)), live)
 
 
-def _measured_tasks(recipe: Recipe) -> Iterator[tuple[Task, ...]]:
-    """The tasks of every evaluation that the run will make."""
-    settings, files = recipe.evaluation, recipe.tasks
+def _measured_tasks(recipe: Recipe) -> dict[str, tuple[Task, ...]]:
+    """The tasks of every evaluation that the run will make, by split."""
+    settings, files, found = recipe.evaluation, recipe.tasks, dict[str, tuple[Task, ...]]()
     if settings.every and files.validation is not None:
-        yield across_families(load(files.validation), settings.num_tasks)
+        found["validation"] = across_families(load(files.validation), settings.num_tasks)
     if settings.before_and_after and files.test is not None:
-        yield across_families(load(files.test), settings.num_tasks)
+        found["test"] = across_families(load(files.test), settings.num_tasks)
+    return found
 
 
 async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen, ranks: Ranks) -> Sequence[Sample]:
