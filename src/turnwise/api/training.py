@@ -197,6 +197,7 @@ def sft(
                 is_verified=verify,
                 is_adapter=adapter,
                 on_step=on_step,
+                is_partial_kept=True,
                 given=resolved.given,
             )
         )

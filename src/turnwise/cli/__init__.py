@@ -10,6 +10,7 @@ import turnwise
 from turnwise.cli import check, config, engine, explore, init, learn, models, play, runs, servers, tasks, view
 from turnwise.cli.mistakes import reports_mistakes
 from turnwise.cli.options import fail
+from turnwise.runtime.lasting_output import lasting_output
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -80,7 +81,8 @@ app.add_typer(runs.app, name="runs")
 def main() -> None:
     """Run the command line; an update that was abandoned in its thread does not delay the exit."""
     try:
-        app()
+        with lasting_output(lambda what: None):  # a command whose reader has ended goes on in silence
+            app()
     except SystemExit as ended:
         detached = sys.modules.get("turnwise.runtime.detached_thread")
         if detached is None or not detached.is_left_behind():

@@ -211,6 +211,8 @@ def sft(
 
     With --from, on the episodes of a run that succeeded, token for token (rejection sampling).
 
+    Ctrl-C while it learns writes the model as it is after that step.
+
     Example: turnwise sft recipe.toml --out models/warm && turnwise train recipe.toml --set
     model.path=models/warm
     """
@@ -226,7 +228,16 @@ def sft(
             print(f"step {step.step + 1:>4}/{step.num_steps}  loss {step.loss:.4f}", flush=True)
 
     warm = run_async(
-        warm_up(settings, out, run=run, is_verified=verify, is_adapter=adapter, on_step=show, on_note=print)
+        warm_up(
+            settings,
+            out,
+            run=run,
+            is_verified=verify,
+            is_adapter=adapter,
+            on_step=show,
+            on_note=print,
+            is_partial_kept=True,
+        )
     )
     for task_id, reason in list(warm.dropped.items())[:5]:
         print(f"dropped {task_id}: {reason}")

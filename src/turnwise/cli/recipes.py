@@ -12,6 +12,7 @@ import typer
 
 from turnwise.cli.options import fail, print_notes
 from turnwise.cli.trust import require_trust
+from turnwise.runtime.interruption import interrupted_as_by_ctrl_c
 from turnwise.runtime.process_setup import prepare
 
 if TYPE_CHECKING:
@@ -152,11 +153,13 @@ def chosen(best: bool, step: int | None) -> int | Literal["best"] | None:
 
 
 def run_async(work: Coroutine[None, None, Result]) -> Result:
+    """Return the work's result; Ctrl-C, SIGTERM, a closed terminal and a broken pipe end it with code 130."""
     from turnwise.distributed import RankFailed
     from turnwise.rollout.collector import CollectionFailed
 
     try:
-        return asyncio.run(work)
+        with interrupted_as_by_ctrl_c():
+            return asyncio.run(work)
     except (ValueError, CollectionFailed, RankFailed) as error:
         fail(str(error))
     except (KeyboardInterrupt, asyncio.CancelledError):

@@ -1,10 +1,9 @@
 """Rounds of rescues after the demonstrations of a warm start: the model plays, and the plan helps it out."""
 
-import asyncio
 import contextlib
 import gc
 import random
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -71,7 +70,7 @@ async def rescue(
     recipe: Recipe,
     learned: Sequence[Task],
     gathered: Verified,
-    learn: Callable[[Sequence[Sample]], list[SftStep]],
+    learn: Callable[[Sequence[Sample]], Awaitable[list[SftStep]]],
     on_note: Callable[[str], None],
     given: Given,
 ) -> list[RescueRound]:
@@ -84,7 +83,7 @@ async def rescue(
         samples = _with_plain(rescues, gathered.lessons, recipe, number)
         num_plain = len(samples) - len(rescues.lessons)
         on_note(f"rescues: {rescues}; {counted(num_plain, 'plain demonstration')} learned with them")
-        steps = await asyncio.to_thread(learn, samples) if samples else []
+        steps = await learn(samples) if samples else []
         rounds.append(RescueRound(rescues, num_plain, steps))
     return rounds
 

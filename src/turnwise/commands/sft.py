@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -59,13 +60,15 @@ async def warm_up(
     is_adapter: bool = False,
     on_step: Callable[[SftStep], None] = lambda step: None,
     on_note: Callable[[str], None] = lambda note: None,
+    is_partial_kept: bool = False,
     given: Given = NOTHING_GIVEN,
 ) -> WarmStart:
     """Learn from the demonstrations of tasks.train, or from a run's successes; ValueError for user mistakes.
 
     `run` is the folder of that run; nothing is played then. If `is_verified`, each demonstration is first
     played with its real tools and dropped if it fails, and rounds of rescues follow; else its recorded
-    results are used unchecked. `given`: functions that the recipe names and that cannot be imported.
+    results are used unchecked. If the work is cancelled while it learns and `is_partial_kept`, the model is
+    written as it is after that step. `given`: functions that the recipe names and that cannot be imported.
     """
     require_free(out)
     if is_adapter and recipe.policy.tuning == "full":  # before hours of learning, not after
@@ -90,11 +93,26 @@ async def warm_up(
     if choice.note:
         on_note(choice.note)
     policy = Policy(model, choice.recipe.policy, device=recipe.model.device, seed=recipe.seed)
-    learn = partial(_learn, policy, recipe=recipe, on_step=on_step)
-    steps = await asyncio.to_thread(learn, gathered.lessons)
+    done: list[SftStep] = []
+    is_stopped = threading.Event()
+
+    def record(step: SftStep) -> None:
+        done.append(step)
+        on_step(step)
+
+    learn = partial(_learn, policy, recipe=recipe, on_step=record, is_stopped=is_stopped)
     rounds: Sequence[RescueRound] = ()
-    if is_rescuing:
-        rounds = await rescue(policy, choice.recipe, demonstrated(recipe), gathered, learn, on_note, given)
+    was_cancelled = False
+    try:
+        steps = await learn(gathered.lessons)
+        if is_rescuing:
+            rounds = await rescue(
+                policy, choice.recipe, demonstrated(recipe), gathered, learn, on_note, given
+            )
+    except asyncio.CancelledError:
+        if not is_partial_kept or not done:
+            raise
+        steps, was_cancelled = done, True
     tokenizer = load_tokenizer(recipe.model.path)
     if is_adapter:
         out = save_adapter(policy, tokenizer, out, base=recipe.model.path)
@@ -109,6 +127,9 @@ async def warm_up(
         "rescues": [one.figures() for one in rounds],
     }
     write_json(out / METRICS, figures, is_private=False)  # a model's folder is often shared
+    if was_cancelled:
+        logger.warning("stopped after %d steps of learning: %s has the model of these steps", len(steps), out)
+        raise asyncio.CancelledError
     return WarmStart(out, len(gathered.lessons), gathered.dropped, successes, steps, rounds)
 
 
@@ -170,10 +191,21 @@ async def _gather(recipe: Recipe, tasks: Sequence[Task], given: Given, *, is_ver
             return await verified_lessons(collector, tasks)
 
 
-def _learn(
-    policy: Policy, lessons: Sequence[Sample], recipe: Recipe, on_step: Callable[[SftStep], None]
+async def _learn(
+    policy: Policy,
+    lessons: Sequence[Sample],
+    recipe: Recipe,
+    on_step: Callable[[SftStep], None],
+    is_stopped: threading.Event,
 ) -> list[SftStep]:
+    """Learn in a thread. A cancellation sets `is_stopped` and waits for the step to end."""
+    tune = partial(fine_tune, policy, lessons, recipe, on_step=on_step, is_stopped=is_stopped.is_set)
+    learning = asyncio.ensure_future(asyncio.to_thread(tune))
     try:
-        return fine_tune(policy, lessons, recipe, on_step=on_step)
+        return await asyncio.shield(learning)
+    except asyncio.CancelledError:
+        is_stopped.set()
+        await asyncio.wait([learning])
+        raise
     except FloatingPointError as error:
         raise ValueError(f"the update was not a number and was not made: {error}") from None

@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from turnwise.runtime.interruption import is_hang_up_ignored
+
 LIFELINE = "TURNWISE_LIFELINE"
 """The variable with the number of a pipe that closes when the launcher ends, even if it is killed."""
 
@@ -89,7 +91,7 @@ def _forwarded_signals(processes: "Sequence[subprocess.Popen[bytes]]") -> Iterat
         for process in processes:
             _send(process, number)
 
-    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()  # by nohup
+    ignored = {signal.SIGHUP} if is_hang_up_ignored() else set()
     previous = {number: signal.signal(number, forward) for number in _SIGNALS if number not in ignored}
     try:
         yield

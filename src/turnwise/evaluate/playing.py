@@ -1,6 +1,8 @@
 """Play tasks with real tools, write the trajectories to disk, and report the results."""
 
+import asyncio
 import contextlib
+import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -18,7 +20,7 @@ from turnwise.config.sampling import check_temperature
 from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.engines import engine_class
 from turnwise.evaluate.report import EvaluationReport, trajectories_of, write_new_report
-from turnwise.evaluate.summary import record
+from turnwise.evaluate.summary import EvaluatedEpisode, record
 from turnwise.rewards import succeeded
 from turnwise.rollout import live_panel
 from turnwise.rollout.collector import Collector, Progress
@@ -32,6 +34,8 @@ from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
 from turnwise.runtime.terminal import open_console
 from turnwise.types import Fault, Group, Task
 
+logger = logging.getLogger(__name__)
+
 Shown = Callable[[Progress, int], AbstractAsyncContextManager[None]]
 """`shown(progress, num_episodes)`: displays the progress while the block runs."""
 
@@ -44,17 +48,21 @@ async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_s
     """Play one group per task; write all episodes to `out` and print the first `num_shown`."""
     console = Console(emoji=False)
     started = time.perf_counter()
-    num_left = num_shown
+    num_written = 0
     with TrajectoryWriter(out) as writer:
 
         def keep(episode: StoredEpisode) -> None:
-            nonlocal num_left
+            nonlocal num_written
             writer.write(episode)
-            if num_left > 0:
+            if num_written < num_shown:
                 print_episode(episode, console)
-            num_left -= 1
+            num_written += 1
 
-        played, progress = await play_episodes(recipe, tasks, on_episode=keep)
+        try:
+            played, progress = await play_episodes(recipe, tasks, on_episode=keep)
+        except asyncio.CancelledError:
+            logger.warning("stopped: %d episodes are in %s", num_written, out)
+            raise
     for line in _played_lines(played, progress, time.perf_counter() - started):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print(f"trajectories: {out}", highlight=False, markup=False, soft_wrap=True)
@@ -146,8 +154,15 @@ async def evaluate_recipe(
             temperature=temperature,
             prices=prices,
             shown=shown,
+            on_interrupt=lambda partial: _keep_partial(partial, out),
         )
     return report, write_new_report(report, out)
+
+
+def _keep_partial(partial: EvaluationReport, out: Path) -> None:
+    num_played = partial.num_tasks_asked - partial.num_tasks_missing
+    place = write_new_report(partial, out)
+    logger.warning("stopped after %d of %d tasks: %s", num_played, partial.num_tasks_asked, place)
 
 
 async def measure(
@@ -161,14 +176,16 @@ async def measure(
     prices: tuple[float, float] = (0.0, 0.0),
     shown: Shown = on_stderr,
     on_group: Callable[[Group], None] = lambda group: None,
+    on_interrupt: Callable[[EvaluationReport], None] = lambda partial: None,
     ranks: Ranks = ALONE,
 ) -> EvaluationReport:
     """Play one group of `num_samples` episodes per task; `model` is the name of the model in the report.
 
     Every rank plays its share and returns the full report; the first rank writes the episodes next to `out`.
+    `on_interrupt` gets the report of the tasks that were played before a cancellation, if there are any.
     """
     started = time.perf_counter()
-    episodes = []
+    episodes: list[EvaluatedEpisode] = []
     trajectories = trajectories_of(out)
     own = [tasks[place] for place in rank_share(ranks, len(tasks))]
     with contextlib.ExitStack() as exits:
@@ -195,21 +212,29 @@ async def measure(
                     played.append(group)
             return played, collector.progress
 
-        shares = await gather_from_ranks(ranks, play(), "steps")
+        def report_so_far(num_lost: int) -> EvaluationReport:
+            return EvaluationReport(
+                model=model,
+                num_samples=num_samples,
+                temperature=temperature,
+                seconds=time.perf_counter() - started,
+                num_tasks_asked=len(tasks),
+                num_lost=num_lost,
+                episodes=tuple(sorted(episodes, key=lambda episode: episode.task_id)),
+                prices=prices,
+            )
+
+        try:
+            shares = await gather_from_ranks(ranks, play(), "steps")
+        except asyncio.CancelledError:
+            if episodes:
+                on_interrupt(report_so_far(collector.progress.num_lost))
+            raise
         for number, (groups, _) in enumerate(shares):
             if number != ranks.number:
                 for group in groups:
                     keep(group)
-    return EvaluationReport(
-        model=model,
-        num_samples=num_samples,
-        temperature=temperature,
-        seconds=time.perf_counter() - started,
-        num_tasks_asked=len(tasks),
-        num_lost=total_progress([progress for _, progress in shares]).num_lost,
-        episodes=tuple(sorted(episodes, key=lambda episode: episode.task_id)),
-        prices=prices,
-    )
+    return report_so_far(total_progress([progress for _, progress in shares]).num_lost)
 
 
 @contextlib.asynccontextmanager

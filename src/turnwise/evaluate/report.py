@@ -52,7 +52,7 @@ class EvaluationReport:
 
     @property
     def num_tasks_missing(self) -> int:
-        """Tasks without any episode because of infrastructure."""
+        """Tasks without any episode: infrastructure failed, or the evaluation was stopped before them."""
         return self.num_tasks_asked - len({episode.task_id for episode in self.episodes})
 
 

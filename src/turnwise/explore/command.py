@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
 from turnwise.runtime.atomic_write import write_atomically
 from turnwise.runtime.free_path import move_to_free, require_free
+from turnwise.runtime.interruption import interrupted_as_by_ctrl_c
 from turnwise.runtime.regular_files import make_private_folder
 from turnwise.runtime.terminal import printable
 from turnwise.tasks.family import SPLITS
@@ -46,9 +46,9 @@ class ExploreCommand:
         self._console = console
 
     def run_here(self) -> Exploration:
-        """Run in the main thread of a command, where SIGTERM is handled like Ctrl-C."""
-        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-        return asyncio.run(self.run())
+        """Run in the main thread of a command, where SIGTERM and a hang-up are handled like Ctrl-C."""
+        with interrupted_as_by_ctrl_c():
+            return asyncio.run(self.run())
 
     async def run(self) -> Exploration:
         """Explore, and write what was found: all of it, or what there was when the user pressed Ctrl-C."""

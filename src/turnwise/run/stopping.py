@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 
+from turnwise.runtime.interruption import is_hang_up_ignored
 from turnwise.runtime.lasting_output import lasting_output
 from turnwise.tracking.run_log import ON_SCREEN
 
@@ -17,7 +18,7 @@ _REQUESTS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 def signals_heard() -> tuple[signal.Signals, ...]:
     """The signals that stop a run; a hang-up is not one of them if it is ignored, as under nohup."""
-    return (*_REQUESTS, *(() if _is_hang_up_ignored() else (signal.SIGHUP,)))
+    return (*_REQUESTS, *(() if is_hang_up_ignored() else (signal.SIGHUP,)))
 
 
 class Stopping:
@@ -47,7 +48,7 @@ class Stopping:
 
     def _lose_output(self, what: str) -> None:
         """Stdout or stderr is gone. Under nohup the run goes on: it is meant to outlive its terminal."""
-        if _is_hang_up_ignored():
+        if is_hang_up_ignored():
             logger.warning("%s: the run goes on without it, in this log", what, extra=ON_SCREEN)
         else:
             self._end_after_step(f"its output is gone ({what})")
@@ -91,7 +92,3 @@ class Stopping:
             self._on_first, self._main = (lambda why: None), None
             for number in heard:
                 loop.remove_signal_handler(number)
-
-
-def _is_hang_up_ignored() -> bool:
-    return signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

@@ -51,8 +51,11 @@ def fine_tune(
     recipe: Recipe,
     *,
     on_step: Callable[[SftStep], None] = lambda step: None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> list[SftStep]:
     """Train on the samples for sft.num_epochs, in an order set by the seed; the loss is on own tokens only.
+
+    `is_stopped` is asked after every step; when it is true, the steps until then are returned.
 
     A step's loss is the mean over all own tokens of its samples, however they are laid out. Raises
     FloatingPointError, before the step is taken, if the gradient norm is not finite.
@@ -90,6 +93,8 @@ def fine_tune(
         seconds = time.perf_counter() - started
         steps.append(SftStep(number, num_steps, loss, norm, rate, num_own_tokens(chosen), seconds))
         on_step(steps[-1])
+        if is_stopped():
+            break
     return steps
 
 
