@@ -1,11 +1,13 @@
 """Failed first episodes are named by their earliest obstacle, with the remedy that fits it."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.rewards.episodes import QUOTE, did, episode, garbled, said
-from turnwise.config import Recipe
+from turnwise.config import Recipe, load_recipe
+from turnwise.config.episodes import WARM_START_FIGURES
 from turnwise.diagnostics.first_episodes import EpisodeFailure, examine_first, failure_of
 from turnwise.types import Cause, Stop, Truth, Turn
 
@@ -21,16 +23,17 @@ FAILURES: dict[EpisodeFailure, tuple[Sequence[Turn], Stop]] = {
     EpisodeFailure.WRONG_ANSWER: ((did(QUOTE), said("42")), Stop.ANSWERED),
     EpisodeFailure.NOT_SOLVED: ((said("42"),), Stop.ENDED),
 }
+WARM_START = "turnwise train my.toml --set run.warm_start=true"
 REMEDIES = {
-    EpisodeFailure.NO_CALL: "run.warm_start=true",
-    EpisodeFailure.MALFORMED: "run.warm_start=true",
-    EpisodeFailure.WRONG_TOOL: "run.warm_start=true",
-    EpisodeFailure.WRONG_CALL: "errors of the tools",
-    EpisodeFailure.CUT_TURN: "rollout.tokens_per_turn (now ",
-    EpisodeFailure.CUT_EPISODE: "rollout.tokens_per_episode (now ",
-    EpisodeFailure.REPEATED: "rollout.max_repeats (now 3)",
+    EpisodeFailure.NO_CALL: WARM_START,
+    EpisodeFailure.MALFORMED: WARM_START,
+    EpisodeFailure.WRONG_TOOL: WARM_START,
+    EpisodeFailure.WRONG_CALL: WARM_START,
+    EpisodeFailure.CUT_TURN: "turnwise doctor my.toml --set rollout.tokens_per_turn=",
+    EpisodeFailure.CUT_EPISODE: "turnwise doctor my.toml --set rollout.tokens_per_episode=",
+    EpisodeFailure.REPEATED: "turnwise doctor my.toml --set rollout.max_repeats=6",
     EpisodeFailure.OUT_OF_TURNS: "max_turns",
-    EpisodeFailure.WRONG_ANSWER: "easier tasks",
+    EpisodeFailure.WRONG_ANSWER: WARM_START,
     EpisodeFailure.NOT_SOLVED: "score()",
 }
 
@@ -41,7 +44,7 @@ def test_every_failure_has_its_name_and_remedy(failure: EpisodeFailure) -> None:
     trajectory = episode(Truth(), *turns, stop=stop)
     assert failure_of(trajectory) is failure
     found = examine_first([(trajectory, False)])
-    assert REMEDIES[failure] in found.remedy(Recipe(), has_demonstrations=True)
+    assert REMEDIES[failure] in found.remedy(Recipe(), has_demonstrations=True, recipe_name="my.toml")
 
 
 def test_the_most_frequent_failure_decides_and_one_success_is_enough_to_learn_from() -> None:
@@ -56,6 +59,22 @@ def test_the_most_frequent_failure_decides_and_one_success_is_enough_to_learn_fr
     assert not examine_first([(cut, False), (silent, True)]).cannot_learn
 
 
-def test_without_demonstrations_another_model_is_recommended() -> None:
+def test_without_demonstrations_another_model_or_tasks_with_some_are_recommended() -> None:
     found = examine_first([(episode(Truth(), said("42")), False)])
-    assert "a model that was trained to call tools" in found.remedy(Recipe(), has_demonstrations=False)
+    remedy = found.remedy(Recipe(), has_demonstrations=False)
+    assert "turnwise doctor RECIPE --set model.path=MODEL" in remedy
+    assert "turnwise tasks make FOLDER" in remedy
+    own = load_recipe(None, ["tools.mcp=/my/mcp.json"])
+    assert "turnwise explore /my/mcp.json --out FOLDER" in found.remedy(own, has_demonstrations=False)
+
+
+def test_a_warm_start_that_is_set_is_awaited_and_one_that_was_made_is_not_recommended_again(
+    tmp_path: Path,
+) -> None:
+    found = examine_first([(episode(Truth(), did(QUOTE), said("42")), False)])
+    cold = load_recipe(None, ["run.warm_start=true", "tasks.train=train.jsonl"])
+    remedy = found.remedy(cold, has_demonstrations=True)
+    assert remedy.endswith("which a run begins with: turnwise train RECIPE")
+    (tmp_path / WARM_START_FIGURES).write_text("{}")
+    warmed = load_recipe(None, [f"model.path={tmp_path}", "run.warm_start=true"])
+    assert "warm" not in found.remedy(warmed, has_demonstrations=True)

@@ -26,6 +26,7 @@ from turnwise.config import Recipe
 from turnwise.config.optional_packages import install_command
 from turnwise.doctor import Finding, FindingLevel, examine, print_finding
 from turnwise.doctor.endpoints import check_endpoints
+from turnwise.doctor.findings import verdict
 from turnwise.doctor.machine import check_device, check_disk, check_package, check_packages
 from turnwise.doctor.recipe import (
     check_model,
@@ -86,6 +87,17 @@ async def test_a_sound_setup_has_only_good_findings_and_plays_an_episode(folder:
     assert "0.0 million parameters" in of(findings, "model").detail
     assert of(findings, "sampling").detail.startswith("8 tokens sampled after a prompt of ")
     assert "played by its demonstration: 2 tool calls, answered" in of(findings, "rollout").detail
+    said = verdict(findings)
+    assert said.startswith("nothing is bad, but 0 of 2 episodes succeeded: ")
+    assert said.endswith(" First: " + of(findings, "first episodes").advice)
+    assert "turnwise " in said
+
+
+def test_nothing_is_called_well_that_has_never_succeeded() -> None:
+    package = Finding("torch", GOOD, "2.6")
+    assert verdict([package, Finding("x", BAD, "y")]) == "1 bad"
+    assert verdict([package]) == "nothing is bad; no episode was played to a success"
+    assert verdict([package, Finding("first episodes", GOOD, "1 of 16 episodes succeeded")]) == "all is well"
 
 
 async def test_a_server_that_cannot_start_is_bad_and_its_tasks_are_not_blamed(folder: Path) -> None:

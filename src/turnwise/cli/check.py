@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -48,13 +49,15 @@ def doctor(
 
     servers, settings = _setup(recipe, overrides)
     from turnwise.cli.recipes import with_generated_tasks
-    from turnwise.doctor import Finding, FindingLevel, examine, print_finding
+    from turnwise.doctor import Finding, FindingLevel, examine, print_finding, verdict
+    from turnwise.runtime.terminal import printable
 
     console = Console(emoji=False, highlight=False)
 
     async def look() -> list[Finding]:
         findings = []
-        async for finding in examine(servers, settings, needed_bytes=int(disk * 1e9)):
+        name = "RECIPE" if recipe is None else shlex.quote(str(recipe))
+        async for finding in examine(servers, settings, needed_bytes=int(disk * 1e9), recipe_name=name):
             findings.append(finding)
             if not as_json:
                 print_finding(finding, console)
@@ -67,10 +70,9 @@ def doctor(
             findings = asyncio.run(look())
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=1))
-    num_bad = sum(finding.level is FindingLevel.BAD for finding in findings)
     if not as_json:
-        console.print(f"{num_bad} bad" if num_bad else "all is well")
-    if num_bad:
+        console.print(printable(verdict(findings)), soft_wrap=True, markup=False)
+    if any(finding.level is FindingLevel.BAD for finding in findings):
         raise typer.Exit(1)
 
 

@@ -16,6 +16,7 @@ from turnwise.assembly.workbench import chat_of, load_model, open_workbench
 from turnwise.chat import load_tokenizer, open_chat
 from turnwise.commands.rescue_round import RescueRound, prepare_engine, rescue
 from turnwise.config import Recipe
+from turnwise.config.episodes import WARM_START_FIGURES
 from turnwise.planning import UnsupportedArchitecture, check_sft_limits, find_sizes, memory_for
 from turnwise.rollout.live_panel import shown
 from turnwise.runtime.atomic_write import write_json
@@ -32,7 +33,7 @@ from turnwise.types import Task
 
 logger = logging.getLogger(__name__)
 
-METRICS = "sft.json"
+METRICS = WARM_START_FIGURES
 """A file next to the weights: how many lessons, what was dropped and why, and each step's figures."""
 
 

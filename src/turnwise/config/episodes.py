@@ -12,6 +12,9 @@ from turnwise.config.sampling import Temperature
 SECTION_CONFIG = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 """Unknown keys are errors, numbers are finite, and sections are immutable."""
 
+WARM_START_FIGURES = "sft.json"
+"""The file with the figures of a warm start, in the folder of the model that it made."""
+
 
 class ModelConfig(BaseModel):
     """The policy."""
@@ -32,6 +35,11 @@ class ModelConfig(BaseModel):
     """System message before the task; keep it short, so that small models call tools at once."""
     thinking: bool = False
     """Whether the chat template opens a thinking block; off, because small models ramble in it."""
+
+    @property
+    def is_warmed_up(self) -> bool:
+        """Whether the model has learned from demonstrations: its folder has the figures of that."""
+        return (Path(self.path) / WARM_START_FIGURES).is_file()
 
 
 class VllmConfig(BaseModel):

@@ -45,36 +45,19 @@ class FirstEpisodes:
         parts = [f"{count} {_plural(failure, count)}" for failure, count in self.failures.most_common(3)]
         return f"{self.num_succeeded} of {self.num_episodes} episodes succeeded: {', '.join(parts)}"
 
-    def remedy(self, recipe: Recipe, *, has_demonstrations: bool) -> str:
-        """What to do about the most frequent failure."""
+    def remedy(self, recipe: Recipe, *, has_demonstrations: bool, recipe_name: str = "RECIPE") -> str:
+        """What must happen first, for the most frequent failure, with the command."""
         failure = self.failures.most_common(1)[0][0]
-        if failure in (EpisodeFailure.NO_CALL, EpisodeFailure.MALFORMED, EpisodeFailure.WRONG_TOOL):
-            if has_demonstrations:
-                return (
-                    "let it learn from the demonstrations of tasks.train first: start again with --set "
-                    "run.warm_start=true"
-                )
-            return (
-                "use a model that was trained to call tools, or add demonstrations to tasks.train and run "
-                "`turnwise sft` first"
-            )
-        rollout = recipe.rollout
-        return {
-            EpisodeFailure.WRONG_CALL: "read the errors of the tools in `turnwise view`; offer fewer tools "
-            "per task (its `tools`), or describe their arguments better",
-            EpisodeFailure.CUT_TURN: f"raise rollout.tokens_per_turn (now {rollout.tokens_per_turn})",
-            EpisodeFailure.CUT_EPISODE: "raise rollout.tokens_per_episode (now "
-            f"{rollout.tokens_per_episode}), or lower tools.max_result_tokens (now "
-            f"{recipe.tools.max_result_tokens})",
-            EpisodeFailure.REPEATED: "read in `turnwise view` what it repeats: does a result say what to "
-            "do next, is a tool missing? If one is polled, raise rollout.max_repeats (now "
-            f"{rollout.max_repeats})",
-            EpisodeFailure.OUT_OF_TURNS: "raise the tasks' max_turns",
-            EpisodeFailure.WRONG_ANSWER: "compare some answers with the tasks' truth in `turnwise view`; add "
-            "easier tasks, or a reward for parts of the way",
-            EpisodeFailure.NOT_SOLVED: "read some episodes in `turnwise view`; add easier tasks, or let the "
-            "environment's score() give a part of 1 for parts of the way",
-        }[failure]
+        if failure in _UNSKILLED and has_demonstrations and not recipe.model.is_warmed_up:
+            train = f"turnwise train {recipe_name}"
+            if recipe.run.warm_start:
+                return f"the warm start of this recipe, which a run begins with: {train}"
+            return f"a warm start on the demonstrations of tasks.train: {train} --set run.warm_start=true"
+        limit = _limit_to_raise(failure, recipe)
+        if limit is not None:
+            key, words = limit
+            return f"{words}: turnwise doctor {recipe_name} --set {key}"
+        return _without_warm_start(failure, recipe, recipe_name)
 
 
 def examine_first(episodes: Sequence[tuple[Trajectory, bool]]) -> FirstEpisodes:
@@ -117,3 +100,59 @@ def _plural(failure: EpisodeFailure, count: int) -> str:
         for one, several in (("was ", "were "), ("its turns", "their turns"), ("itself", "themselves")):
             words = words.replace(one, several)
     return words
+
+
+_UNSKILLED = (
+    EpisodeFailure.NO_CALL,
+    EpisodeFailure.MALFORMED,
+    EpisodeFailure.WRONG_TOOL,
+    EpisodeFailure.WRONG_CALL,
+    EpisodeFailure.WRONG_ANSWER,
+)
+"""Failures that demonstrations help against."""
+
+
+def _limit_to_raise(failure: EpisodeFailure, recipe: Recipe) -> tuple[str, str] | None:
+    """The key with twice its value, and in words; None if no limit of the recipe is the obstacle."""
+    rollout, tools = recipe.rollout, recipe.tools
+    if failure is EpisodeFailure.CUT_TURN:
+        key, value, more = "rollout.tokens_per_turn", rollout.tokens_per_turn, ""
+    elif failure is EpisodeFailure.CUT_EPISODE:
+        key, value = "rollout.tokens_per_episode", rollout.tokens_per_episode
+        more = f", or a lower tools.max_result_tokens (now {tools.max_result_tokens})"
+    elif failure is EpisodeFailure.REPEATED:
+        key, value = "rollout.max_repeats", rollout.max_repeats
+        more = (
+            ", if one polls; else read in `turnwise view` what is repeated: does a result say what to do "
+            "next, is a tool missing?"
+        )
+    else:
+        return None
+    return f"{key}={2 * value}", f"a higher {key} (now {value}){more}"
+
+
+def _without_warm_start(failure: EpisodeFailure, recipe: Recipe, recipe_name: str) -> str:
+    """What helps if there is no demonstration to learn from, or if the model has learned from them."""
+    other = f"turnwise doctor {recipe_name} --set model.path=MODEL"
+    easier = _more_tasks(recipe)
+    skilled = f"a model that was trained to call tools: {other}; or tasks with demonstrations: {easier}"
+    return {
+        EpisodeFailure.NO_CALL: skilled,
+        EpisodeFailure.MALFORMED: skilled,
+        EpisodeFailure.WRONG_TOOL: skilled,
+        EpisodeFailure.WRONG_CALL: "read the errors of the tools in `turnwise view`; offer fewer tools per "
+        f"task (its `tools`), describe their arguments better, or take a larger model: {other}",
+        EpisodeFailure.OUT_OF_TURNS: "raise the tasks' max_turns, or take easier tasks: " + easier,
+        EpisodeFailure.WRONG_ANSWER: "compare some answers with the tasks' truth in `turnwise view`; take "
+        f"easier tasks ({easier}), a larger model ({other}), or a reward for parts of the way",
+        EpisodeFailure.NOT_SOLVED: "read some episodes in `turnwise view`; add easier tasks, let the "
+        f"environment's score() give a part of 1 for parts of the way, or take a larger model: {other}",
+    }[failure]
+
+
+def _more_tasks(recipe: Recipe) -> str:
+    """The command that makes verified tasks with demonstrations, from easy to hard, for these servers."""
+    if recipe.environment:
+        return "the environment's tasks()"
+    mcp = recipe.tools.mcp
+    return "turnwise tasks make FOLDER" if mcp is None else f"turnwise explore {mcp} --out FOLDER"

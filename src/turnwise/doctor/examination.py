@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator
 from turnwise.config import Recipe
 from turnwise.doctor import keys, machine
 from turnwise.doctor.endpoints import check_endpoints
-from turnwise.doctor.findings import Finding, FindingLevel
+from turnwise.doctor.findings import ROLLOUT, Finding, FindingLevel
 from turnwise.doctor.servers import Reached, reach_servers
 from turnwise.servers.backends import ReadyServers
 
 
 async def examine(
-    servers: ReadyServers, recipe: Recipe | None, *, needed_bytes: int
+    servers: ReadyServers, recipe: Recipe | None, *, needed_bytes: int, recipe_name: str = "RECIPE"
 ) -> AsyncIterator[Finding]:
     """Check everything a run needs; nothing is changed, and no finding contains a secret.
 
     Without a recipe, or without the packages of the extra `train`, only the machine and the servers are
-    checked. `needed_bytes` is a run's disk space.
+    checked. `needed_bytes` is a run's disk space, `recipe_name` what commands call the recipe.
     """
     is_modelled = recipe is not None and recipe.engine.kind != "scripted"
     yield machine.check_python()
@@ -50,11 +50,11 @@ async def examine(
     for finding in reached.findings:
         yield finding
     if recipe is not None and can_train:
-        async for finding in _examine_recipe(recipe, reached):
+        async for finding in _examine_recipe(recipe, reached, recipe_name):
             yield finding
 
 
-async def _examine_recipe(recipe: Recipe, reached: Reached) -> AsyncIterator[Finding]:
+async def _examine_recipe(recipe: Recipe, reached: Reached, recipe_name: str) -> AsyncIterator[Finding]:
     from turnwise.doctor import recipe as setup
 
     is_sound = reached.is_whole
@@ -69,6 +69,6 @@ async def _examine_recipe(recipe: Recipe, reached: Reached) -> AsyncIterator[Fin
     if task is not None and is_sound:
         yield await setup.check_rollout(recipe, task)
         if recipe.engine.kind != "scripted":
-            yield await setup.check_first_episodes(recipe, reached.tools)
+            yield await setup.check_first_episodes(recipe, reached.tools, recipe_name)
     elif recipe.tasks.files:
-        yield Finding("rollout", FindingLevel.WARNING, "not tried: what is bad above would make it fail")
+        yield Finding(ROLLOUT, FindingLevel.WARNING, "not tried: what is bad above would make it fail")

@@ -20,7 +20,7 @@ from turnwise.assembly.workbench import (
 from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config import Recipe
 from turnwise.diagnostics.first_episodes import examine_first
-from turnwise.doctor.findings import Finding, FindingLevel
+from turnwise.doctor.findings import FIRST_EPISODES, ROLLOUT, Finding, FindingLevel
 from turnwise.doctor.plan import verdict
 from turnwise.doctor.servers import Reached
 from turnwise.planning import UnsupportedArchitecture, advice, plan_for_recipe
@@ -206,9 +206,9 @@ async def check_rollout(recipe: Recipe, task: Task) -> Finding:
     try:
         trajectory = await _play(demonstrating(recipe) if is_shown else recipe, task)
     except (ValueError, LookupError, RuntimeError, CollectionFailed) as error:
-        return Finding("rollout", FindingLevel.BAD, f"task {task.id!r}: {error}", advice)
+        return Finding(ROLLOUT, FindingLevel.BAD, f"task {task.id!r}: {error}", advice)
     if isinstance(trajectory, str):
-        return Finding("rollout", FindingLevel.BAD, f"task {task.id!r}: {trajectory}", advice)
+        return Finding(ROLLOUT, FindingLevel.BAD, f"task {task.id!r}: {trajectory}", advice)
     player = "its demonstration" if is_shown else "the model"
     detail = f"task {task.id!r}, played by {player}: {len(trajectory.calls)} tool calls, {trajectory.stop}"
     if is_shown and not is_success(trajectory):
@@ -217,11 +217,11 @@ async def check_rollout(recipe: Recipe, task: Task) -> Finding:
             if trajectory.stop in (Stop.TRUNCATED, Stop.CONTEXT_FULL)
             else "the servers do not say what they said when the task was made; make the tasks again"
         )
-        return Finding("rollout", FindingLevel.BAD, f"{detail}, without success", advice)
+        return Finding(ROLLOUT, FindingLevel.BAD, f"{detail}, without success", advice)
     if trajectory.tools and not trajectory.calls:
         advice = "a policy that never calls a tool learns nothing about them: warm it up with `turnwise sft`"
-        return Finding("rollout", FindingLevel.WARNING, detail, advice)
-    return Finding("rollout", FindingLevel.GOOD, detail)
+        return Finding(ROLLOUT, FindingLevel.WARNING, detail, advice)
+    return Finding(ROLLOUT, FindingLevel.GOOD, detail)
 
 
 async def _play(recipe: Recipe, task: Task) -> Trajectory | str:
@@ -242,8 +242,8 @@ async def _play_groups(recipe: Recipe, tasks: Sequence[Task], *, group_size: int
 # --- what a run would begin with ---------------------------------------------------------------------------
 
 
-async def check_first_episodes(recipe: Recipe, tools: Sequence[Tool]) -> Finding:
-    """Let the model play a few tasks, and name what keeps it from succeeding if it never does."""
+async def check_first_episodes(recipe: Recipe, tools: Sequence[Tool], recipe_name: str) -> Finding:
+    """Let the model play a few tasks, and say what must happen first if it never succeeds."""
     tasks = across_families(_tasks(recipe, tools), _NUM_TRIED)
     if recipe.engine.kind == "vllm":  # takes a minute or two to start, for a few episodes
         recipe = recipe.model_copy(
@@ -252,7 +252,7 @@ async def check_first_episodes(recipe: Recipe, tools: Sequence[Tool]) -> Finding
     try:
         groups, failure = await _play_groups(recipe, tasks, group_size=_NUM_MEMBERS)
     except (ValueError, LookupError, CollectionFailed) as error:
-        return Finding("first episodes", FindingLevel.BAD, str(error), "see docs/troubleshooting.md")
+        return Finding(FIRST_EPISODES, FindingLevel.BAD, str(error), "see docs/troubleshooting.md")
     first = examine_first(
         [
             (trajectory, succeeded(trajectory, reward))
@@ -261,9 +261,9 @@ async def check_first_episodes(recipe: Recipe, tools: Sequence[Tool]) -> Finding
         ]
     )
     if not first.num_episodes:
-        return Finding("first episodes", FindingLevel.BAD, failure, "see docs/troubleshooting.md")
+        return Finding(FIRST_EPISODES, FindingLevel.BAD, failure, "see docs/troubleshooting.md")
     if not first.cannot_learn:
-        return Finding("first episodes", FindingLevel.GOOD, str(first))
+        return Finding(FIRST_EPISODES, FindingLevel.GOOD, str(first))
     is_shown = any(task.demonstration for task in _tasks(recipe, tools))
-    remedy = first.remedy(recipe, has_demonstrations=is_shown)
-    return Finding("first episodes", FindingLevel.WARNING, str(first), remedy)
+    remedy = first.remedy(recipe, has_demonstrations=is_shown, recipe_name=recipe_name)
+    return Finding(FIRST_EPISODES, FindingLevel.WARNING, str(first), remedy)
