@@ -1,6 +1,7 @@
 """Recording and replaying: the same call in the same state gets the same answer, and no other call does."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -295,3 +296,13 @@ def test_concurrent_writers_never_mix_their_lines(path: Path) -> None:
     for name in names:
         for index in range(300):
             assert cassette.find(CallKey(name, "srv", "read", "{}", str(index))).content == name * 2_000
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_fifo_is_refused_and_a_link_is_followed(tmp_path: Path, mode: Mode) -> None:
+    os.mkfifo(tmp_path / "fifo.jsonl")
+    with pytest.raises(ValueError, match="is a FIFO, not a file"):
+        Cassette(tmp_path / "fifo.jsonl", mode)
+    (tmp_path / "real.jsonl").touch()
+    (tmp_path / "link.jsonl").symlink_to("real.jsonl")
+    Cassette(tmp_path / "link.jsonl", mode).close()

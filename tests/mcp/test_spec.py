@@ -256,7 +256,7 @@ def test_an_error_in_the_file_names_it(tmp_path: Path, content: str | bytes, wor
 def test_a_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"gone\.json: no such file"):
         load(tmp_path / "gone.json", {})
-    with pytest.raises(ValueError, match=r"cannot be read: Is a directory"):
+    with pytest.raises(ValueError, match=r"is a folder, not a file"):
         load(tmp_path, {})
 
 

@@ -1,6 +1,7 @@
 """Task files: a saved file loads as the same tasks, and every mistake names file, row and field."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,17 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content:
         load(path)
     assert str(path) in str(caught.value)
     assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_fifo_is_refused_and_a_link_is_followed(tmp_path: Path, suffix: str) -> None:
+    fifo, real, link = (tmp_path / f"{name}.{suffix}" for name in ("fifo", "real", "link"))
+    os.mkfifo(fifo)
+    with pytest.raises(ValueError, match="is a FIFO, not a file"):
+        load(fifo)
+    save((BARE,), real)
+    link.symlink_to(real)
+    assert load(link) == (BARE,)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

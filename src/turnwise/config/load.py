@@ -96,15 +96,17 @@ def _types_in(annotation: Any) -> set[Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    if path.is_dir():
+        is_run = (path / "recipe.json").exists()
+        hint = f"; --resume {path} goes on with this run" if is_run else ", not a recipe"
+        raise ValueError(f"{path}: is a folder{hint}")
+    if path.exists() and not path.is_file():  # opening a FIFO would block
+        raise ValueError(f"{path}: is not a file")
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         included = "" if path.suffix else f"; the included recipes are {', '.join(included_recipes())}"
         raise ValueError(f"{path}: no such file{included}") from None
-    except IsADirectoryError:
-        is_run = (path / "recipe.json").exists()
-        hint = f"; --resume {path} goes on with this run" if is_run else ", not a recipe"
-        raise ValueError(f"{path}: is a folder{hint}") from None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -24,7 +24,7 @@ from turnwise.mcp.spec import ServerSpec
 from turnwise.runtime.atomic_write import write_atomically
 from turnwise.runtime.free_path import move_to_free, require_free
 from turnwise.runtime.interruption import interrupted_as_by_ctrl_c
-from turnwise.runtime.regular_files import make_private_folder
+from turnwise.runtime.regular_files import Damaged, make_private_folder, read_named_text
 from turnwise.runtime.terminal import printable
 from turnwise.tasks.family import SPLITS
 from turnwise.tasks.load import save, save_new
@@ -137,7 +137,9 @@ def _put(part: Path, place: Path, *, is_new: bool) -> None:
 def user_values(path: Path) -> tuple[Value, ...]:
     """Read the user's values: an object of lists by parameter name."""
     try:
-        rows = json.loads(path.read_text("utf-8-sig"))
+        rows = json.loads(read_named_text(path))
+    except Damaged as error:
+        raise ValueError(f"--values {error}") from None
     except (OSError, ValueError) as error:
         raise ValueError(f"--values {path}: cannot be read: {error}") from None
     if not isinstance(rows, dict):

@@ -7,6 +7,7 @@ same state (an API whose answers drift), the n-th call gets the n-th answer, and
 """
 
 import hashlib
+import io
 import json
 import logging
 import os
@@ -17,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from turnwise.runtime.regular_files import open_to_read
 from turnwise.types import Cause, Fault, Tool
 
 logger = logging.getLogger(__name__)
@@ -162,7 +164,7 @@ class Cassette:
             data = data[os.write(self._file, data) :]
 
     def _read(self) -> None:
-        with self.path.open("rb") as lines:
+        with io.BufferedReader(open_to_read(self.path, follows_links=True)) as lines:
             for number, line in enumerate(lines, start=1):
                 if line.isspace():
                     continue  # two writers have ended the same torn line

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, 
 
 from turnwise.mcp.serve import Service
 from turnwise.runtime.environment import environment
+from turnwise.runtime.regular_files import read_named
 from turnwise.runtime.secret_values import is_secret_name, secret_values
 
 logger = logging.getLogger(__name__)
@@ -189,11 +190,9 @@ def load(path: Path, variables: Mapping[str, str] | None = None) -> tuple[Server
 def read_file(path: Path, variables: Mapping[str, str] | None = None) -> ServerFile:
     """Read the file; ValueError, with the file and the reason, if it is unreadable or all entries are bad."""
     try:
-        content = path.read_bytes()
+        content = read_named(path)
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     servers = blocks_of(content, str(path))
     folder = path.resolve().parent
     editors = {

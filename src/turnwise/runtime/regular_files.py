@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedWriter, FileIO
@@ -96,6 +97,16 @@ def read_bytes(path: Path, max_bytes: int = MAX_FILE_BYTES, *, follows_links: bo
             if num_bytes > max_bytes:  # it has grown since fstat
                 raise Damaged(path, f"has more than {max_bytes:,} bytes")
     return b"".join(blocks)
+
+
+def read_named(path: Path) -> bytes:
+    """Read a file that the user has named: of any size, also through links, but no FIFO, socket or device."""
+    return read_bytes(path, sys.maxsize, follows_links=True)
+
+
+def read_named_text(path: Path) -> str:
+    """Read a text file that the user has named, with or without a byte order mark, with any line ends."""
+    return read_named(path).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_table(path: Path, max_bytes: int = MAX_TABLE_BYTES) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Read tasks from a JSON, JSONL or Parquet file, and write them."""
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, BinaryIO
 
 from turnwise.config.optional_packages import install_command
 from turnwise.runtime.free_path import move_to_free, require_free
-from turnwise.runtime.regular_files import open_new
+from turnwise.runtime.regular_files import Damaged, open_new, read_named, read_named_text
 from turnwise.tasks.ids import DerivedIds
 from turnwise.tasks.legacy import is_legacy, legacy_task
 from turnwise.tasks.recording import Recording, recording_of
@@ -67,6 +66,7 @@ def read(path: Path, *, tool_servers: Mapping[str, str] | None = None) -> Iterat
         rows = _rows(path)
     except (ValueError, OSError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = error.reason if isinstance(error, Damaged) else reason
         yield Problem(str(path), 0, "", reason)
         return
     ids = DerivedIds()
@@ -142,10 +142,10 @@ def _rows(path: Path) -> list[tuple[int, Any]]:
     """Return numbered rows as JSON values; a JSONL line that is not JSON is returned as a RowError."""
     match _suffix(path):
         case ".jsonl":
-            lines = path.read_text("utf-8-sig").split("\n")
+            lines = read_named_text(path).split("\n")
             return [(number, _line(line)) for number, line in enumerate(lines, start=1) if line.strip()]
         case ".json":
-            parsed = json.loads(path.read_text("utf-8-sig"))
+            parsed = json.loads(read_named_text(path))
             if isinstance(parsed, dict):
                 parsed = next((parsed[key] for key in ("tasks", "data") if key in parsed), parsed)
             if not isinstance(parsed, list):
@@ -189,7 +189,7 @@ def _read_parquet(path: Path) -> list[dict[str, Any]]:
     import pyarrow
 
     try:
-        table = parquet.read_table(os.fspath(path))
+        table = parquet.read_table(pyarrow.BufferReader(read_named(path)))
     except pyarrow.ArrowException as error:
         raise ValueError(f"not a Parquet file: {str(error).splitlines()[0]}") from error
     rows: list[dict[str, Any]] = table.to_pylist()
