@@ -13,6 +13,13 @@ def explore(
     out: Annotated[Path, typer.Option(help="Folder for the task files and the report.")] = Path("tasks"),
     tasks: Annotated[int, typer.Option(help="Stop at this number of tasks.", min=1)] = 300,
     minutes: Annotated[float, typer.Option(help="Stop after this time.", min=0.1)] = 5.0,
+    pause: Annotated[
+        float,
+        typer.Option(
+            help="Read every answer again after this time in seconds, and ask about nothing that moved.",
+            min=0,
+        ),
+    ] = 60.0,
     seed: Annotated[int, typer.Option(help="The same seed and server state give the same tasks.")] = 0,
     server: Annotated[
         list[str] | None,
@@ -52,7 +59,7 @@ def explore(
     from rich.console import Console
 
     from turnwise.explore.command import ExploreCommand, user_values
-    from turnwise.explore.explorer import ExploreOptions
+    from turnwise.explore.options import ExploreOptions
     from turnwise.explore.paraphrase import ChatModel
 
     specs = servers_in(mcp).specs
@@ -68,6 +75,7 @@ def explore(
         writable=tuple(writes or ()),
         values=() if values is None else user_values(values),
         paraphrase=None if paraphrase is None else ChatModel(*paraphrase),
+        pause_seconds=pause,
     )
     command = ExploreCommand(specs, out, options, Console(emoji=False, highlight=False))
     command.run_here()

@@ -64,7 +64,7 @@ def _explored(folder: Path, mcp: Path | None) -> Path:
     from rich.console import Console
 
     from turnwise.explore.command import ExploreCommand
-    from turnwise.explore.explorer import ExploreOptions
+    from turnwise.explore.options import ExploreOptions
 
     out = folder / "tasks"
     console = Console(emoji=False, highlight=False)

@@ -12,8 +12,9 @@ from turnwise.explore.continuation import FILE as PROGRESS
 from turnwise.explore.continuation import Earlier, read_earlier
 from turnwise.explore.continuation import as_json as progress_json
 from turnwise.explore.exploration import Exploration
-from turnwise.explore.explorer import ExploreOptions, Explorer
+from turnwise.explore.explorer import Explorer
 from turnwise.explore.html_report import html_report
+from turnwise.explore.options import ExploreOptions
 from turnwise.explore.politeness import polite
 from turnwise.explore.recording import write_cassette
 from turnwise.explore.report import print_exploration
