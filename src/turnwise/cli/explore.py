@@ -1,5 +1,6 @@
 """`turnwise explore`: verified tasks for any servers, from the command line."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -52,7 +53,7 @@ def explore(
     was executed in fresh sessions, and shortcuts to its answer earn nothing.
 
     Again with the same --out, it goes on: tasks that still hold are kept, new ones are added. Ctrl-C and
-    SIGTERM write what was found.
+    SIGTERM write what was found. The exit code is 1 if no task was found.
 
     Example: turnwise explore mcp.json --out tasks
     """
@@ -77,5 +78,14 @@ def explore(
         paraphrase=None if paraphrase is None else ChatModel(*paraphrase),
         pause_seconds=pause,
     )
-    command = ExploreCommand(specs, out, options, Console(emoji=False, highlight=False))
-    command.run_here()
+    console = Console(emoji=False, highlight=False)
+    command = ExploreCommand(specs, out, options, console, next_command=_init_command(mcp, out))
+    if not command.run_here().tasks:
+        raise typer.Exit(1)
+
+
+def _init_command(mcp: Path | None, out: Path) -> str:
+    """The command that writes a recipe for the tasks: `init` looks for them in the folder `tasks`."""
+    folder = [str(out.parent)] if out.name == "tasks" and out.parent != Path() else []
+    servers = ["--mcp", str(mcp)] if mcp is not None else []
+    return f"{shlex.join(['turnwise', 'init', *folder, *servers, '--explore'])}   writes a recipe too"

@@ -18,7 +18,7 @@ from turnwise.explore.day_dependence import Today
 from turnwise.explore.drawn_programs import Drawn, draw
 from turnwise.explore.earlier_tasks import EarlierTasks
 from turnwise.explore.entities import roots_of
-from turnwise.explore.exploration import Exploration, ServerFinding, ToolFinding
+from turnwise.explore.exploration import Exploration, Limit, ServerFinding, ToolFinding
 from turnwise.explore.material import Material, material_of, steady
 from turnwise.explore.observation import Observation
 from turnwise.explore.offered_values import offered_values
@@ -322,11 +322,20 @@ class Explorer:
             held_out=self._held_out,
             seconds=time.monotonic() - self._started,
             seed=self._options.seed,
+            limit=self._limit(),
             was_interrupted=was_interrupted,
             num_kept=0 if self._earlier is None else len(self._earlier.kept),
             rewordings=dict(self._rewordings.most_common()),
             dropped={} if self._earlier is None else dict(self._earlier.dropped),
         )
+
+    def _limit(self) -> Limit:
+        if len(self._accepted.tasks) >= self._options.num_tasks:
+            return Limit.TASKS
+        budgets = [caller.budget for caller in self._callers.values()]
+        is_late = self._late or time.monotonic() >= self._time_at(1.0)
+        is_spent = any(budget.seconds >= budget.limits.seconds for budget in budgets)
+        return Limit.TIME if is_late or is_spent else Limit.NONE
 
     def _server_finding(self, name: str, num_tasks: Mapping[str, int]) -> ServerFinding:
         if name in self._failures:
