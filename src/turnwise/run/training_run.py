@@ -402,8 +402,14 @@ class TrainingRun:
                 self.screen.resumed(0, dropped)
             seed = self.recipe.seed
             return RunProgress(0, CurriculumState(seed=seed), plan_starts=PlanStarts(seed))
-        progress = progress_of(found.facts.get("standing", {}))
-        self.trainer.restore(found.tensors, found.facts["trainer"])
+        try:
+            progress = progress_of(found.facts.get("standing", {}))
+            if progress.next_step != found.step:
+                raise ValueError(f"its progress is that of step {progress.next_step}")
+            self.trainer.restore(found.tensors, found.facts["trainer"])
+        except (LookupError, ValueError) as error:  # its digests are right, so somebody has changed it
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ValueError(f"{found.path}: not a checkpoint of this run: {reason}") from None
         self.screen.resumed(progress.next_step, self.folder.cut(progress.next_step))
         return progress
 
