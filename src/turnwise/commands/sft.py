@@ -28,7 +28,7 @@ from turnwise.tasks.selection import across_families
 from turnwise.training.model.model_folder import save_adapter, save_merged
 from turnwise.training.model.policy import Policy
 from turnwise.training.packing.samples import Sample
-from turnwise.training.update.sft import SftStep, fine_tune
+from turnwise.training.update.sft import SftPart, SftStep, fine_tune
 from turnwise.types import Task
 
 logger = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ async def warm_up(
     is_verified: bool = True,
     is_adapter: bool = False,
     on_step: Callable[[SftStep], None] = lambda step: None,
+    on_part: Callable[[SftPart], None] = lambda part: None,
     on_note: Callable[[str], None] = lambda note: None,
     is_partial_kept: bool = False,
     given: Given = NOTHING_GIVEN,
@@ -101,7 +102,7 @@ async def warm_up(
         done.append(step)
         on_step(step)
 
-    learn = partial(_learn, policy, recipe=recipe, on_step=record, is_stopped=is_stopped)
+    learn = partial(_learn, policy, recipe=recipe, on_step=record, on_part=on_part, is_stopped=is_stopped)
     rounds: Sequence[RescueRound] = ()
     was_cancelled = False
     try:
@@ -197,11 +198,12 @@ async def _learn(
     lessons: Sequence[Sample],
     recipe: Recipe,
     on_step: Callable[[SftStep], None],
+    on_part: Callable[[SftPart], None],
     is_stopped: threading.Event,
 ) -> list[SftStep]:
     """Learn in a thread. A cancellation sets `is_stopped` and waits for the step to end."""
-    tune = partial(fine_tune, policy, lessons, recipe, on_step=on_step, is_stopped=is_stopped.is_set)
-    learning = asyncio.ensure_future(asyncio.to_thread(tune))
+    tune = partial(fine_tune, on_step=on_step, on_part=on_part, is_stopped=is_stopped.is_set)
+    learning = asyncio.ensure_future(asyncio.to_thread(tune, policy, lessons, recipe))
     try:
         return await asyncio.shield(learning)
     except asyncio.CancelledError:
