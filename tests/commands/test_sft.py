@@ -16,7 +16,7 @@ from turnwise.rewards import is_success
 from turnwise.tasks.load import save
 from turnwise.types import Task
 
-QUICK = ("policy.tuning=full", "sft.learning_rate=1e-2", "sft.num_epochs=60")
+QUICK = ("policy.tuning=full", "sft.learning_rate=1e-2", "sft.num_epochs=60", "sft.until_taught=false")
 
 
 @pytest.fixture
@@ -93,7 +93,8 @@ def test_the_command_says_what_it_learned_and_dropped(folder: Path) -> None:
         "hardware.num_processes = 4, hardware.strategy = 'fsdp2'"
     )
     assert "dropped wrong: answered, without success" in ran.out
-    assert "warm: learned from 1 demonstrations, 1 dropped; loss " in ran.out
+    assert "warm: learned from 1 demonstrations, 1 dropped; 3 taken, loss " in ran.out
+    assert "; it ended because all epochs are done (3)" in ran.out
     assert "rescues: 1 episode played, 1 failed (" in ran.out
     assert "; 1 rescued, 0 discarded; 1 plain demonstration learned with them" in ran.out
     assert ran.out.count("step ") == 3 + 3
@@ -101,3 +102,24 @@ def test_the_command_says_what_it_learned_and_dropped(folder: Path) -> None:
     again = turnwise(*args, cwd=folder)
     assert again.code == 2
     assert "is there already" in one_line(again.err)
+
+
+async def test_learning_ends_when_probe_episodes_show_that_it_is_taught(folder: Path, tmp_path: Path) -> None:
+    notes: list[str] = []
+    quick = (
+        "sft.until_taught=true",
+        "sft.num_epochs=90",
+        "sft.rescue_rounds=0",
+        "rollout.tokens_per_turn=64",
+    )
+    recipe = recipe_in(folder, *QUICK, *quick, "rollout.tokens_per_turn=64")
+    warm = await warm_up(recipe, tmp_path / "warm", on_note=notes.append)
+    last = warm.probes[-1]
+    assert len(warm.steps) == last.num_steps < 90
+    assert last.num_demonstrations == warm.num_taken == len(warm.steps)
+    assert last.solvable == 1.0
+    assert warm.why == "some try solves every task"
+    assert notes[-1].startswith(f"probe after {warm.num_taken} demonstrations: ")
+    figures = json.loads((tmp_path / "warm" / METRICS).read_text())
+    assert (figures["num_taken"], figures["ended"]) == (warm.num_taken, warm.why)
+    assert len(figures["probes"]) == len(warm.probes) == len(notes)

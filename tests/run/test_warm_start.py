@@ -26,6 +26,7 @@ WARM = (
     "optimizer.learning_rate=0.0",
     "sft.learning_rate=1e-2",
     "sft.num_epochs=60",
+    "sft.until_taught=false",
     "evaluation.temperature=0",
     "evaluation.num_samples=1",
 )

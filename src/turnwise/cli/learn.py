@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from turnwise.config import Recipe
     from turnwise.tracking.failed_starts import Starting
     from turnwise.tracking.folder import RunFolder
+    from turnwise.training.update.sft import SftStep
 
 
 def train(
@@ -221,9 +222,11 @@ def sft(
     rank_processes.alone(settings, "sft")
     announce_servers(settings)
     from turnwise.commands.sft import warm_up
-    from turnwise.commands.sft_progress import SftProgress
 
-    progress = SftProgress(lambda line: print(line, flush=True), "step")
+    def show(step: "SftStep") -> None:
+        if step.is_shown:
+            print(f"step {step.step + 1:>4}/{step.num_steps}  loss {step.loss:.4f}", flush=True)
+
     warm = run_async(
         warm_up(
             settings,
@@ -231,8 +234,7 @@ def sft(
             run=run,
             is_verified=verify,
             is_adapter=adapter,
-            on_step=progress.step,
-            on_part=progress.part,
+            on_step=show,
             on_note=print,
             is_partial_kept=True,
         )
@@ -240,8 +242,8 @@ def sft(
     for task_id, reason in list(warm.dropped.items())[:5]:
         print(f"dropped {task_id}: {reason}")
     print(
-        f"{warm.folder}: learned from {_learned_from(warm)}; "
-        f"loss {warm.steps[0].loss:.4f} -> {warm.steps[-1].loss:.4f}"
+        f"{warm.folder}: learned from {_learned_from(warm)}; {warm.num_taken} taken, "
+        f"loss {warm.steps[0].loss:.4f} -> {warm.steps[-1].loss:.4f}; it ended because {warm.why}"
     )
 
 

@@ -1,24 +1,21 @@
 """Rounds of rescues after the demonstrations of a warm start: the model plays, and the plan helps it out."""
 
 import contextlib
-import gc
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import torch
-
 from turnwise.assembly.demonstration_samples import Verified
 from turnwise.assembly.rescue_samples import Rescues, can_rescue, play_all, rescued
 from turnwise.assembly.task_requirements import require_playable
-from turnwise.assembly.workbench import Workbench, open_workbench, remote_engine
+from turnwise.assembly.workbench import Workbench, remote_engine
+from turnwise.commands.warm_probes import publish, rest
 from turnwise.config import Recipe
 from turnwise.config.requirements import requirements
 from turnwise.engines.vllm_helper import begin_early
 from turnwise.rollout.collector import step_seed
 from turnwise.rollout.live_panel import shown
-from turnwise.runtime.python_functions import Given
 from turnwise.runtime.terminal import counted, open_console
 from turnwise.tasks.load import load
 from turnwise.tasks.selection import across_families
@@ -26,6 +23,9 @@ from turnwise.training.model.policy import Policy
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update.sft import SftStep
 from turnwise.types import Task
+
+_FIRST_VERSION = 1_000_000
+"""Probes before publish versions that count the steps of sft."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ class RescueRound:
 
 async def prepare_engine(recipe: Recipe) -> None:
     """Begin the engine's imports; raise ValueError if it is missing, before anything is learned."""
-    if not recipe.sft.rescue_rounds:
-        return
     begin_early(recipe)
     for requirement in requirements(recipe, is_on_skyrl=False):
         if requirement.module == "vllm" and requirement.version is None:
-            raise ValueError(f"sft.rescue_rounds: {requirement.complaint}; or set sft.rescue_rounds = 0")
+            raise ValueError(
+                f"sft.rescue_rounds, sft.until_taught: {requirement.complaint}; or set them to 0 and false"
+            )
     if recipe.engine.kind == "remote":
         async with contextlib.AsyncExitStack() as exits:
             await remote_engine(recipe, exits)
@@ -67,19 +67,16 @@ async def prepare_engine(recipe: Recipe) -> None:
 
 async def rescue(
     policy: Policy,
-    recipe: Recipe,
+    bench: Workbench,
     learned: Sequence[Task],
     gathered: Verified,
     learn: Callable[[Sequence[Sample]], Awaitable[list[SftStep]]],
     on_note: Callable[[str], None],
-    given: Given,
 ) -> list[RescueRound]:
     """Run the rounds of rescues; `learned`: the tasks whose demonstrations were gathered."""
-    if recipe.engine.kind == "scripted":  # it does not play the model
-        return []
-    rounds = []
+    rounds, recipe = [], bench.recipe
     for number, tasks in enumerate(_tasks_of_rounds(recipe, learned, gathered.dropped)):
-        rescues = await _play_round(policy, recipe, tasks, number, given)
+        rescues = await _play_round(policy, bench, tasks, number)
         samples = _with_plain(rescues, gathered.lessons, recipe, number)
         num_plain = len(samples) - len(rescues.lessons)
         on_note(f"rescues: {rescues}; {counted(num_plain, 'plain demonstration')} learned with them")
@@ -107,27 +104,20 @@ def _tasks_of_rounds(
         yield (*chosen, *across_families(known, recipe.sft.rescue_tasks - len(chosen)))
 
 
-async def _play_round(
-    policy: Policy, recipe: Recipe, tasks: Sequence[Task], number: int, given: Given
-) -> Rescues:
+async def _play_round(policy: Policy, bench: Workbench, tasks: Sequence[Task], number: int) -> Rescues:
     """Play the tasks with the policy as it is, and rescue the episodes that fail."""
     if not tasks:
         return Rescues((), 0, 0)
-    gc.collect()
-    torch.cuda.empty_cache()  # a no-op without CUDA; an engine in another process needs the memory
-    async with open_workbench(recipe, tasks, given=given) as bench:
-        require_playable(bench, tasks)
-        await bench.engine.publish(policy.adapter() if recipe.publishes_adapters else policy.weights(), 1)
-        return await _play_on(bench, tasks, number)
-
-
-async def _play_on(bench: Workbench, tasks: Sequence[Task], number: int) -> Rescues:
+    require_playable(bench, tasks)
+    await publish(bench, policy, _FIRST_VERSION + number)
     # The streams of training steps are counted from 0.
     seed = step_seed(bench.recipe.seed, -1 - number)
     collector = bench.collector(group_size=1, seed=seed)
     async with shown(collector.progress, len(tasks), open_console(stderr=True)):
         episodes = await play_all(collector, tasks)
-    return await rescued(bench, episodes)
+    rescues = await rescued(bench, episodes)
+    await rest(bench)
+    return rescues
 
 
 def _with_plain(rescues: Rescues, lessons: Sequence[Sample], recipe: Recipe, number: int) -> list[Sample]:

@@ -1,23 +1,33 @@
 """`turnwise sft`: supervised learning on verified demonstrations, or on the successes of a run."""
 
 import asyncio
+import contextlib
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from turnwise.assembly.call_tokens import choose_call_tokens
-from turnwise.assembly.demonstration_samples import Verified, demonstrating, lessons_of, verified_lessons
+from turnwise.assembly.demonstration_samples import (
+    Verified,
+    demonstrating,
+    demonstrator,
+    lessons_of,
+    verified_lessons,
+)
 from turnwise.assembly.success_samples import Successes, successes_of
 from turnwise.assembly.task_requirements import require_playable
-from turnwise.assembly.workbench import chat_of, load_model, open_workbench
+from turnwise.assembly.workbench import Workbench, chat_of, load_model, open_workbench
 from turnwise.chat import load_tokenizer, open_chat
 from turnwise.commands.rescue_round import RescueRound, prepare_engine, rescue
+from turnwise.commands.warm_learning import WarmLearning
+from turnwise.commands.warm_probes import WarmProbes, publish, rest
 from turnwise.config import Recipe
 from turnwise.config.episodes import WARM_START_FIGURES
+from turnwise.diagnostics.readiness import Probe
 from turnwise.planning import UnsupportedArchitecture, check_sft_limits, find_sizes, memory_for
+from turnwise.protocols import SleepingEngine, StartingEngine
 from turnwise.rollout.live_panel import shown
 from turnwise.runtime.atomic_write import write_json
 from turnwise.runtime.free_path import require_free
@@ -27,8 +37,8 @@ from turnwise.tasks.load import load
 from turnwise.tasks.selection import across_families
 from turnwise.training.model.model_folder import save_adapter, save_merged
 from turnwise.training.model.policy import Policy
-from turnwise.training.packing.samples import Sample
-from turnwise.training.update.sft import SftPart, SftStep, fine_tune
+from turnwise.training.model.quantised import twin
+from turnwise.training.update.sft import SftStep
 from turnwise.types import Task
 
 logger = logging.getLogger(__name__)
@@ -49,7 +59,15 @@ class WarmStart:
     """The run's episodes if they were learned from; None if demonstrations were."""
     steps: Sequence[SftStep]
     """The steps on demonstrations or successes."""
-    rounds: Sequence[RescueRound] = ()
+    rounds: Sequence[RescueRound]
+    probes: Sequence[Probe]
+    why: str
+    """Why learning from demonstrations ended."""
+
+    @property
+    def num_taken(self) -> int:
+        """Demonstrations or successes that were taken, repeated ones included."""
+        return sum(step.num_samples for step in self.steps)
 
 
 async def warm_up(
@@ -60,7 +78,6 @@ async def warm_up(
     is_verified: bool = True,
     is_adapter: bool = False,
     on_step: Callable[[SftStep], None] = lambda step: None,
-    on_part: Callable[[SftPart], None] = lambda part: None,
     on_note: Callable[[str], None] = lambda note: None,
     is_partial_kept: bool = False,
     given: Given = NOTHING_GIVEN,
@@ -83,56 +100,110 @@ async def warm_up(
     recipe = _sized(recipe)
     check_sft_limits(recipe)
     successes = None if run is None else _successes(recipe, run)
-    is_rescuing = run is None and is_verified
-    if is_rescuing:
-        await prepare_engine(recipe)
-    if successes is None:
-        gathered = await _verified(recipe, given, is_verified=is_verified)
-    else:
-        gathered = Verified(successes.samples, {})
-    model = load_model(recipe.model)
-    choice = choose_call_tokens(recipe, model, chat_of(recipe))
-    if choice.note:
-        on_note(choice.note)
-    policy = Policy(model, choice.recipe.policy, device=recipe.model.device, seed=recipe.seed)
-    done: list[SftStep] = []
-    is_stopped = threading.Event()
-
-    def record(step: SftStep) -> None:
-        done.append(step)
-        on_step(step)
-
-    learn = partial(_learn, policy, recipe=recipe, on_step=record, on_part=on_part, is_stopped=is_stopped)
-    rounds: Sequence[RescueRound] = ()
-    was_cancelled = False
-    try:
-        steps = await learn(gathered.lessons)
-        if is_rescuing:
-            rounds = await rescue(
-                policy, choice.recipe, demonstrated(recipe), gathered, learn, on_note, given
-            )
-    except asyncio.CancelledError:
-        if not is_partial_kept or not done:
-            raise
-        steps, was_cancelled = done, True
-    tokenizer = load_tokenizer(recipe.model.path)
-    if is_adapter:
-        out = save_adapter(policy, tokenizer, out, base=recipe.model.path)
-    else:
-        out = save_merged(policy, tokenizer, out)
+    async with contextlib.AsyncExitStack() as exits:
+        bench, base = None, None
+        if run is None and is_verified and _plays(recipe):
+            base = _shared_base(recipe)
+            bench = await _open_player(recipe, exits, base, given)
+        if successes is not None:
+            gathered = Verified(successes.samples, {})
+        else:
+            gathered = await _verified(recipe, bench, given, is_verified=is_verified)
+        model = load_model(recipe.model) if base is None else twin(base)
+        choice = choose_call_tokens(recipe, model, chat_of(recipe))
+        if choice.note:
+            on_note(choice.note)
+        if bench is not None:
+            bench = replace(bench, recipe=choice.recipe)
+            await _wait_started(bench)
+        policy = Policy(model, choice.recipe.policy, device=recipe.model.device, seed=recipe.seed)
+        if bench is not None and isinstance(bench.engine, SleepingEngine):
+            await publish(bench, policy, 0)
+            await rest(bench)
+        probes = _probes(bench, policy, recipe)
+        learning = WarmLearning(policy, recipe, on_step)
+        rounds: Sequence[RescueRound] = ()
+        was_cancelled = False
+        try:
+            steps = await learning.learn_until_taught(gathered.lessons, probes, on_note)
+            if bench is not None:
+                learned, learn = demonstrated(recipe), learning.learn
+                rounds = await rescue(policy, bench, learned, gathered, learn, on_note)
+        except asyncio.CancelledError:
+            if not is_partial_kept or not learning.steps:
+                raise
+            steps, was_cancelled = learning.steps, True
+    warm = WarmStart(
+        folder=_save(policy, recipe, out, is_adapter=is_adapter),
+        num_lessons=len(gathered.lessons),
+        dropped=gathered.dropped,
+        successes=successes,
+        steps=steps,
+        rounds=rounds,
+        probes=learning.probes,
+        why=learning.why,
+    )
     figures = {
-        "num_lessons": len(gathered.lessons),
-        "num_own_tokens": sum(lesson.num_own_tokens for lesson in gathered.lessons),
+        "num_lessons": warm.num_lessons,
+        "num_taken": warm.num_taken,
+        "ended": warm.why,
+        "num_own_tokens": sum(sample.num_own_tokens for sample in gathered.lessons),
         "dropped": dict(gathered.dropped),
         **({} if successes is None else {"from": {"run": str(run), **successes.counts()}}),
-        "steps": [asdict(step) for step in steps],
+        "probes": [asdict(probe) for probe in warm.probes],
+        "steps": [asdict(step) for step in warm.steps],
         "rescues": [one.figures() for one in rounds],
     }
-    write_json(out / METRICS, figures, is_private=False)  # a model's folder is often shared
+    write_json(warm.folder / METRICS, figures, is_private=False)  # a model's folder is often shared
     if was_cancelled:
-        logger.warning("stopped after %d steps of learning: %s has the model of these steps", len(steps), out)
+        logger.warning(
+            "stopped after %d steps of learning: %s has the model of these steps", len(steps), warm.folder
+        )
         raise asyncio.CancelledError
-    return WarmStart(out, len(gathered.lessons), gathered.dropped, successes, steps, rounds)
+    return warm
+
+
+def _save(policy: Policy, recipe: Recipe, out: Path, *, is_adapter: bool) -> Path:
+    tokenizer = load_tokenizer(recipe.model.path)
+    if is_adapter:
+        return save_adapter(policy, tokenizer, out, base=recipe.model.path)
+    return save_merged(policy, tokenizer, out)
+
+
+def _shared_base(recipe: Recipe) -> Any:
+    """The quantised model that an engine in this process and the policy share; None if they do not."""
+    is_shared = recipe.model.quantisation != "none" and recipe.engine.kind == "transformers"
+    return load_model(recipe.model) if is_shared else None
+
+
+async def _open_player(
+    recipe: Recipe, exits: contextlib.AsyncExitStack, base: Any, given: Given
+) -> Workbench:
+    """Open the workbench of probes and rescues; its engine starts while demonstrations are verified."""
+    await prepare_engine(recipe)
+    opening = open_workbench(recipe, load(recipe.tasks.require_train()), model=base, given=given)
+    bench = await exits.enter_async_context(opening)
+    if isinstance(bench.engine, StartingEngine):
+        bench.engine.begin_start()
+    return bench
+
+
+async def _wait_started(bench: Workbench) -> None:
+    """Wait before the policy is loaded: vLLM measures during its start how much of the GPU is free."""
+    if isinstance(bench.engine, StartingEngine):
+        await bench.engine.wait_started()
+
+
+def _probes(bench: Workbench | None, policy: Policy, recipe: Recipe) -> WarmProbes | None:
+    if bench is None or not recipe.sft.until_taught:
+        return None
+    return WarmProbes(bench, policy, load(recipe.tasks.require_train()), demonstrated(recipe))
+
+
+def _plays(recipe: Recipe) -> bool:
+    """Whether the model plays during a warm start: for probes or rescues."""
+    is_wanted = recipe.sft.until_taught or recipe.sft.rescue_rounds > 0
+    return is_wanted and recipe.engine.kind != "scripted"
 
 
 def _sized(recipe: Recipe) -> Recipe:
@@ -151,11 +222,11 @@ def _successes(recipe: Recipe, run: Path) -> Successes:
     return successes_of(run, tokenizer)
 
 
-async def _verified(recipe: Recipe, given: Given, *, is_verified: bool) -> Verified:
+async def _verified(recipe: Recipe, bench: Workbench | None, given: Given, *, is_verified: bool) -> Verified:
     tasks = demonstrated(recipe)
     if not is_verified:
         _require_results(recipe, tasks)
-    gathered = await _gather(recipe, tasks, given, is_verified=is_verified)
+    gathered = await _gather(recipe, tasks, bench, given, is_verified=is_verified)
     if not gathered.lessons:
         reasons = ", ".join(sorted(set(gathered.dropped.values())))
         raise ValueError(f"none of the {len(tasks)} demonstrations earned its outcome: {reasons}")
@@ -183,32 +254,16 @@ def _require_results(recipe: Recipe, tasks: Sequence[Task]) -> None:
         )
 
 
-async def _gather(recipe: Recipe, tasks: Sequence[Task], given: Given, *, is_verified: bool) -> Verified:
-    async with open_workbench(demonstrating(recipe), tasks, given=given) as bench:
+async def _gather(
+    recipe: Recipe, tasks: Sequence[Task], bench: Workbench | None, given: Given, *, is_verified: bool
+) -> Verified:
+    async with contextlib.AsyncExitStack() as exits:
+        if bench is None:
+            opening = open_workbench(demonstrating(recipe), tasks, given=given)
+            bench = await exits.enter_async_context(opening)
         if not is_verified:
             return Verified(lessons_of(bench, tasks), {})
         require_playable(bench, tasks)
-        collector = bench.collector(group_size=1)
+        collector = demonstrator(bench, tasks)
         async with shown(collector.progress, len(tasks), open_console(stderr=True)):
             return await verified_lessons(collector, tasks)
-
-
-async def _learn(
-    policy: Policy,
-    lessons: Sequence[Sample],
-    recipe: Recipe,
-    on_step: Callable[[SftStep], None],
-    on_part: Callable[[SftPart], None],
-    is_stopped: threading.Event,
-) -> list[SftStep]:
-    """Learn in a thread. A cancellation sets `is_stopped` and waits for the step to end."""
-    tune = partial(fine_tune, on_step=on_step, on_part=on_part, is_stopped=is_stopped.is_set)
-    learning = asyncio.ensure_future(asyncio.to_thread(tune, policy, lessons, recipe))
-    try:
-        return await asyncio.shield(learning)
-    except asyncio.CancelledError:
-        is_stopped.set()
-        await asyncio.wait([learning])
-        raise
-    except FloatingPointError as error:
-        raise ValueError(f"the update was not a number and was not made: {error}") from None

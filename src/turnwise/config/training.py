@@ -172,7 +172,7 @@ class UpdateConfig(BaseModel):
 
 
 class ImitationConfig(BaseModel):
-    """Cross-entropy on demonstrations or rescues, added to the policy gradient with a decaying weight."""
+    """Cross-entropy on demonstrations in addition to the policy gradient, with a decaying weight."""
 
     model_config = SECTION_CONFIG
 
@@ -180,9 +180,6 @@ class ImitationConfig(BaseModel):
     """Weight at step 0; 0: off."""
     num_steps: int = Field(default=50, ge=1)
     """Steps over which the weight falls linearly to 0."""
-    lessons: Literal["demonstrations", "rescues"] = "demonstrations"
-    """demonstrations: those of tasks.train; rescues: the step's own episodes in groups whose members all
-    failed, from where the task's plan takes over, see sft.rescue_rounds."""
 
 
 class SftConfig(BaseModel):
@@ -197,7 +194,10 @@ class SftConfig(BaseModel):
     """Number of tasks whose demonstrations are learned, drawn evenly across families; unset: all. Leave most
     tasks to RL: those that the model knows by heart teach it nothing more."""
     num_epochs: int = Field(default=3, ge=1)
-    """Passes over all demonstrations or successes."""
+    """Passes over all demonstrations or successes; the most of them with `until_taught`."""
+    until_taught: bool = True
+    """Whether learning ends as soon as probe episodes show that the form is taught and that more would only
+    cost variety. Not with --from and --no-verify, which play nothing."""
     samples_per_step: int = Field(default=32, ge=1)
     """Demonstrations or successes per optimizer step."""
     learning_rate: float = Field(default=1e-4, gt=0)

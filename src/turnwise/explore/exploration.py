@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from turnwise.types import Task, Tool
 
@@ -51,14 +50,6 @@ class ServerFinding:
     """Why the server was not explored, or not to the end; empty if it was."""
 
 
-class Limit(StrEnum):
-    """The option that ended an exploration; with another value it might have found more."""
-
-    NONE = "none"
-    TIME = "time"
-    TASKS = "tasks"
-
-
 @dataclass(frozen=True, slots=True)
 class Exploration:
     """The result of an exploration, in the order in which it was found."""
@@ -75,7 +66,6 @@ class Exploration:
     """The combinations of tools that only test tasks use."""
     seconds: float
     seed: int
-    limit: Limit = Limit.NONE
     was_interrupted: bool = False
     num_kept: int = 0
     """Tasks of an earlier exploration that still hold; they are among `tasks`."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from turnwise.commands.sft import METRICS
 from turnwise.evaluate.report import EvaluationReport
 from turnwise.evaluate.statistics import paired_difference
 from turnwise.evaluate.summary import by_family, rates_by_task, summarise, summarise_by
@@ -11,6 +12,7 @@ from turnwise.rollout.store import StoredEpisode, read_episodes
 from turnwise.run.loop import RunEnd
 from turnwise.run.resumption import resume_command
 from turnwise.run.screen import Screen
+from turnwise.runtime.regular_files import MAX_FILE_BYTES, read_table
 from turnwise.runtime.terminal import counted
 from turnwise.tracking.folder import RunFolder
 
@@ -26,6 +28,9 @@ def summarise_run(ended: RunEnd, folder: RunFolder, seconds: float) -> dict[str,
         "ends_with_step": ended.progress.best_step or ended.progress.next_step,
         "heldout_success": {"before": _success(ended.before), "after": _success(ended.after)},
     }
+    if (figures := folder.warm_model / METRICS).exists():
+        warm = read_table(figures, MAX_FILE_BYTES)
+        summary["warm_start"] = {name: warm[name] for name in ("num_lessons", "num_taken", "ended", "probes")}
     if ended.before is not None and ended.after is not None:
         gain = paired_difference(rates_by_task(ended.before.episodes), rates_by_task(ended.after.episodes))
         summary["heldout_gain"] = {"value": gain.value, "low": gain.low, "high": gain.high}

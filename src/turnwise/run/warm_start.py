@@ -5,13 +5,13 @@ import gc
 import torch
 
 from turnwise.commands.sft import WarmStart, warm_up
-from turnwise.commands.sft_progress import SftProgress
 from turnwise.config import Recipe, override_recipe
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
 from turnwise.runtime.python_functions import Given
+from turnwise.runtime.terminal import counted
 from turnwise.tracking.folder import RunFolder
-from turnwise.training.update.sft import SftPart
+from turnwise.training.update.sft import SftStep
 
 
 class WarmStartStopped(Exception):
@@ -28,12 +28,10 @@ async def with_warm_start(
     model = folder.warm_model
     if not model.exists():
         screen.say("warm start: learning from the demonstrations of tasks.train")
-        progress = SftProgress(screen.say, "warm start, step")
         warm = await warm_up(
             recipe,
             model,
-            on_step=progress.step,
-            on_part=lambda part: _follow(part, progress, stopping),
+            on_step=lambda step: _show(step, screen, stopping),
             on_note=lambda note: _tell(note, screen, stopping),
             given=given,
         )
@@ -48,13 +46,12 @@ async def with_warm_start(
     return warmed
 
 
-def _follow(part: SftPart, progress: SftProgress, stopping: Stopping) -> None:
-    if stopping.why:  # at once: nothing of a warm start is kept before its end
-        raise WarmStartStopped(
-            f"{stopping.why}, in step {part.step + 1} of {part.num_steps} of the warm start: nothing of it "
-            "is saved, it begins again"
-        )
-    progress.part(part)
+def _show(step: SftStep, screen: Screen, stopping: Stopping) -> None:
+    if stopping.why:
+        done = f"step {step.step + 1} of {step.num_steps} of the warm start"
+        raise WarmStartStopped(f"{stopping.why}, at {done}, which begins again: none of it is saved")
+    if step.is_shown:
+        screen.say(f"warm start, step {step.step + 1}/{step.num_steps}: loss {step.loss:.4f}")
 
 
 def _tell(note: str, screen: Screen, stopping: Stopping) -> None:
@@ -67,6 +64,7 @@ def _report(warm: WarmStart, screen: Screen) -> None:
     for task_id, reason in list(warm.dropped.items())[:5]:
         screen.say(f"dropped {task_id}: {reason}")
     screen.say(
-        f"warm start: {warm.num_lessons} demonstrations, {len(warm.dropped)} dropped, "
-        f"loss {warm.steps[0].loss:.4f} → {warm.steps[-1].loss:.4f}"
+        f"warm start: {warm.num_lessons} demonstrations, {len(warm.dropped)} dropped, {warm.num_taken} taken "
+        f"in {counted(len(warm.steps), 'step')}, loss {warm.steps[0].loss:.4f} → {warm.steps[-1].loss:.4f}; "
+        f"it ended because {warm.why}"
     )

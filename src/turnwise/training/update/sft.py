@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -36,6 +36,7 @@ class SftStep:
     learning_rate: float
     num_tokens: int
     """Own tokens only."""
+    num_samples: int
     seconds: float
 
     @property
@@ -45,36 +46,13 @@ class SftStep:
         return is_last or self.step % -(-self.num_steps // _NUM_LINES) == 0
 
 
-@dataclass(frozen=True, slots=True)
-class SftPart:
-    """A micro-batch of a step that is learned; on a slow machine one step takes minutes."""
-
-    step: int
-    """Counted from 0."""
-    num_steps: int
-    share_of_step: float
-    seconds: float
-    """Since the first step began."""
-
-    @property
-    def seconds_left(self) -> float:
-        """By the pace so far."""
-        done = (self.step + self.share_of_step) / self.num_steps
-        return self.seconds * (1 - done) / done
+def fine_tune(policy: Policy, samples: Sequence[Sample], recipe: Recipe) -> list[SftStep]:
+    """Train on the samples for sft.num_epochs, as `fine_tuning` does."""
+    return list(fine_tuning(policy, samples, recipe))
 
 
-def fine_tune(
-    policy: Policy,
-    samples: Sequence[Sample],
-    recipe: Recipe,
-    *,
-    on_step: Callable[[SftStep], None] = lambda step: None,
-    on_part: Callable[[SftPart], None] = lambda part: None,
-    is_stopped: Callable[[], bool] = lambda: False,
-) -> list[SftStep]:
-    """Train on the samples for sft.num_epochs, in an order set by the seed; the loss is on own tokens only.
-
-    `is_stopped` is asked after every step; when it is true, the steps until then are returned.
+def fine_tuning(policy: Policy, samples: Sequence[Sample], recipe: Recipe) -> Iterator[SftStep]:
+    """Yield each step once it is taken, for sft.num_epochs, in an order set by the seed.
 
     A step's loss is the mean over all own tokens of its samples, however they are laid out. Raises
     FloatingPointError, before the step is taken, if the gradient norm is not finite.
@@ -97,8 +75,6 @@ def fine_tune(
         is_offloaded=recipe.sizes.offload,
     )
     num_steps = config.num_epochs * -(-len(taught) // config.samples_per_step)
-    steps = []
-    began = time.perf_counter()
     for number, chosen in enumerate(_draws(taught, config, recipe.seed)):
         rate = learning_rate(
             config.learning_rate,
@@ -109,17 +85,9 @@ def fine_tune(
             lowest=LOWEST_RATE,
         )
         started = time.perf_counter()
-
-        def tell(share: float, number: int = number) -> None:
-            on_part(SftPart(number, num_steps, share, time.perf_counter() - began))
-
-        loss, norm = _step(passes, optimizer, chosen, rate, tell)
+        loss, norm = _step(passes, optimizer, chosen, rate)
         seconds = time.perf_counter() - started
-        steps.append(SftStep(number, num_steps, loss, norm, rate, num_own_tokens(chosen), seconds))
-        on_step(steps[-1])
-        if is_stopped():
-            break
-    return steps
+        yield SftStep(number, num_steps, loss, norm, rate, num_own_tokens(chosen), len(chosen), seconds)
 
 
 def _draws(samples: Sequence[Sample], config: SftConfig, seed: int) -> Iterator[list[Sample]]:
@@ -131,14 +99,9 @@ def _draws(samples: Sequence[Sample], config: SftConfig, seed: int) -> Iterator[
 
 
 def _step(
-    passes: Passes,
-    optimizer: Optimizer,
-    samples: Sequence[Sample],
-    rate: float,
-    on_share: Callable[[float], None],
+    passes: Passes, optimizer: Optimizer, samples: Sequence[Sample], rate: float
 ) -> tuple[float, float]:
-    gather = partial(_gather, passes, optimizer, samples, on_share)
-    loss = passes.within_memory(gather, undo=optimizer.clear)
+    loss = passes.within_memory(partial(_gather, passes, optimizer, samples), undo=optimizer.clear)
     norms = optimizer.norms()
     if not norms.is_finite:
         optimizer.clear()
@@ -147,17 +110,14 @@ def _step(
     return loss, norms.policy
 
 
-def _gather(
-    passes: Passes, optimizer: Optimizer, samples: Sequence[Sample], on_share: Callable[[float], None]
-) -> float:
+def _gather(passes: Passes, optimizer: Optimizer, samples: Sequence[Sample]) -> float:
     """Run every micro-batch forward and backward; the optimizer then has the gradients of the loss."""
     num_tokens, loss = num_own_tokens(samples), 0.0
     run = passes.begin(samples)
-    for number, part in enumerate(run.parts, start=1):
+    for part in run.parts:
         live = run.score(part)
         share = cross_entropy(live.logprobs_BT, live.mask_BT, num_tokens)
         optimizer.learn(share)
         loss += float(share.detach())
-        on_share(number / len(run.parts))
     optimizer.gather(run.backward)
     return loss
