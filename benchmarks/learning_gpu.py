@@ -44,8 +44,10 @@ class Arm:
 WARM_STARTS: Mapping[str, tuple[str, ...]] = {
     "plain": ("sft.rescue_rounds=0",),
     "rescues": ("sft.rescue_tasks=480",),
+    "fresh rescues": ("sft.num_tasks=240", "sft.rescue_tasks=240"),
 }
-"""The keys of each warm start."""
+"""The keys of each warm start. With 20 training tasks a family, `plain` learns 480 demonstrations, `rescues`
+the same and then rescues, and `fresh rescues` half of them and rescues on the other half of the tasks."""
 
 PLAIN = ("curriculum.kind=uniform", "curriculum.plan_starts=false", "rollout.max_repeats=0")
 """GRPO without the parts that are measured."""
@@ -57,6 +59,7 @@ ARMS: Mapping[str, Arm] = {
     "repeats end": Arm("plain", (*PLAIN, "rollout.max_repeats=3")),
     "temperature 1.2": Arm("plain", (*PLAIN, "rollout.temperature=1.2")),
     "rescues": Arm("rescues", PLAIN),
+    "fresh rescues": Arm("fresh rescues", PLAIN),
     "all": Arm("rescues", ("rollout.temperature=1.2",)),
     "learning rate 0": Arm("plain", ("optimizer.learning_rate=0.0", "run.num_steps=5")),
 }

@@ -69,7 +69,14 @@ __all__ = list(_HOME)
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'turnwise' has no attribute {name!r}")
-    value = getattr(import_module(f"turnwise.api.{_HOME[name]}"), name)
+    try:
+        value = getattr(import_module(f"turnwise.api.{_HOME[name]}"), name)
+    except ModuleNotFoundError as error:
+        from turnwise.config.optional_packages import missing_package
+
+        if (missing := missing_package(error)) is None:
+            raise
+        raise ModuleNotFoundError(f"turnwise.{name}: {missing}", name=error.name) from None
     globals()[name] = value
     return value
 

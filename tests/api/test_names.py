@@ -52,6 +52,31 @@ def test_a_function_is_not_replaced_by_the_package_of_its_name() -> None:
     assert done.stdout.split() == ["True", "True"]
 
 
+def test_a_name_that_needs_more_than_the_base_install_says_what_to_install() -> None:
+    """The packages are absent, as in a base install; other failures end the process."""
+    code = """
+import sys
+from turnwise.config.optional_packages import EXTRA_OF
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in EXTRA_OF:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+import turnwise
+for name in turnwise.__all__:
+    try:
+        getattr(turnwise, name)
+    except ModuleNotFoundError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert {line.partition(":")[0] for line in lines} >= {"turnwise.train", "turnwise.evaluate"}
+    assert all(" is not installed: pip install " in line and "[train]" in line for line in lines)
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         _ = tw.trian  # type: ignore[attr-defined]

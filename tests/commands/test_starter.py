@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,21 @@ from turnwise.types import Tool
 
 NAMES = {"recipe.toml", "tasks.jsonl", "rewards.py"}
 CPU = Machine("cpu", 16.0)
+NO_FACTS = """
+import uuid
+
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("ids")
+
+
+@server.tool()
+def new_identifier_for_something_that_has_none() -> str:
+    return str(uuid.uuid4())
+
+
+server.run()
+"""
 TRUTH = {"answer": {"value": 3, "matcher": "numeric"}}
 
 
@@ -158,8 +174,31 @@ def test_with_explored_tasks_a_warm_start_leaves_most_of_them_to_training(tmp_pa
     write_starter(tmp_path, Setup(CPU, largest_model(CPU), tmp_path / "mcp.json", {}, explored))
     recipe = load_recipe(tmp_path / "recipe.toml")
     assert (recipe.run.warm_start, recipe.sft.num_tasks, recipe.run.tasks_per_step) == (True, 34, 16)
+    assert recipe.run.num_steps == 100
     assert (recipe.tasks.train, recipe.tasks.validation) == (explored / "train.jsonl", None)
     assert not (tmp_path / "tasks.jsonl").exists()
+
+
+def test_a_recipe_for_few_explored_tasks_has_few_steps(tmp_path: Path) -> None:
+    for split, num_tasks in (("train", 8), ("validation", 0), ("test", 1)):
+        (tmp_path / f"{split}.jsonl").write_text("{}\n" * num_tasks)
+    write_starter(tmp_path, Setup(CPU, largest_model(CPU), tmp_path / "mcp.json", {}, tmp_path))
+    run = load_recipe(tmp_path / "recipe.toml").run
+    assert (run.tasks_per_step, run.num_steps) == (8, 20)
+
+
+def test_a_server_without_tasks_is_no_success_of_explore_and_has_no_recipe(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(NO_FACTS)
+    write(tmp_path, ids={"command": sys.executable, "args": ["server.py"]})
+    explored = turnwise("explore", "mcp.json", cwd=tmp_path, python=warm.light, columns=60)
+    assert explored.code == 1
+    assert "0 verified tasks" in explored.out
+    assert "differ from session to session" in " ".join(explored.out.split()), "the reason is not cut off"
+    assert "explore longer" not in explored.out, "there was time left"
+    begun = turnwise("init", "mine", "--explore", cwd=tmp_path, python=warm.light)
+    assert begun.code == 2
+    assert "0 training tasks found, and with fewer than 8 a model learns the answers" in begun.err
+    assert not (tmp_path / "mine" / "recipe.toml").exists()
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice.path)

@@ -1,11 +1,13 @@
 """Run an exploration of test servers."""
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests import warm
 from turnwise.explore.exploration import Exploration
-from turnwise.explore.explorer import ExploreOptions, Explorer
+from turnwise.explore.explorer import Explorer
+from turnwise.explore.options import ExploreOptions
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec, load
 
@@ -44,10 +46,22 @@ def specs_of(folder: Path, *names: str) -> tuple[ServerSpec, ...]:
     return load(file)
 
 
-async def explored(folder: Path, *names: str, num_tasks: int, minutes: float = 20.0) -> Exploration:
+async def explored(
+    folder: Path, *names: str, num_tasks: int, minutes: float = 20.0, pause_seconds: float = 0.0
+) -> Exploration:
     """Explore the servers with a fixed seed; the time is far beyond what they take."""
-    specs = specs_of(folder, *names)
+    return await exploring(specs_of(folder, *names), num_tasks, minutes, pause_seconds)
+
+
+async def exploring(
+    specs: Sequence[ServerSpec],
+    num_tasks: int,
+    minutes: float,
+    pause_seconds: float,
+    say: Callable[[str], None] = lambda _: None,
+) -> Exploration:
+    options = ExploreOptions(num_tasks, minutes, pause_seconds=pause_seconds)
     async with Pool(specs) as pool:
-        explorer = Explorer(pool, specs, ExploreOptions(num_tasks, minutes), lambda _: None)
+        explorer = Explorer(pool, specs, options, say)
         await explorer.run()
         return explorer.result()

@@ -17,7 +17,7 @@ from tests.explore.exploring import SERVERS, python, specs_of
 from turnwise.explore.command import CASSETTE, ExploreCommand
 from turnwise.explore.continuation import FILE, read_earlier
 from turnwise.explore.exploration import Exploration
-from turnwise.explore.explorer import ExploreOptions
+from turnwise.explore.options import ExploreOptions
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load as load_specs
@@ -32,7 +32,7 @@ SECRET = "sk-4fP9wQ7xZr2LmT8vKb3NdY6c"
 
 
 def explore(folder: Path, out: Path, num_tasks: int = NUM_TASKS, seed: int = 0) -> Exploration:
-    options = ExploreOptions(num_tasks=num_tasks, minutes=20, seed=seed)
+    options = ExploreOptions(num_tasks=num_tasks, minutes=20, pause_seconds=0, seed=seed)
     specs = load_specs(folder / "mcp.json")
     return asyncio.run(ExploreCommand(specs, out, options, Console(quiet=True)).run())
 

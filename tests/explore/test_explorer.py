@@ -12,7 +12,8 @@ import turnwise as tw
 from tests.explore.exploring import GOOD, explored, specs_of
 from turnwise.explore.command import ExploreCommand
 from turnwise.explore.exploration import Exploration, ToolFinding
-from turnwise.explore.explorer import ExploreOptions, Explorer
+from turnwise.explore.explorer import Explorer
+from turnwise.explore.options import ExploreOptions
 from turnwise.mcp.pool import Pool
 from turnwise.rewards.outcome import is_success
 from turnwise.tasks.verdict import episode_of
@@ -171,9 +172,11 @@ def test_an_error_in_plain_text_is_no_answer(found: Exploration) -> None:
 def test_the_same_seed_gives_the_same_files(tmp_path: Path) -> None:
     specs = specs_of(tmp_path, "notes")
     first, second = (tmp_path / name for name in ("first", "second"))
-    command = ExploreCommand(specs, first, ExploreOptions(num_tasks=8, minutes=20), Console(quiet=True))
+    command = ExploreCommand(
+        specs, first, ExploreOptions(num_tasks=8, minutes=20, pause_seconds=0), Console(quiet=True)
+    )
     asyncio.run(command.run())
-    found = tw.explore(tmp_path / "mcp.json", out=second, num_tasks=8, minutes=20, quiet=True)
+    found = tw.explore(tmp_path / "mcp.json", out=second, num_tasks=8, minutes=20, pause=0, quiet=True)
     assert found.tasks_of("train")
     assert json.loads((first / "report.json").read_text())["tasks"]
     assert (first / "report.html").stat().st_size
@@ -190,7 +193,9 @@ async def test_tools_that_could_change_real_data_are_not_called(tmp_path: Path) 
     [spec] = specs_of(tmp_path, "notes")
     spec = spec.model_copy(update={"env": {"NOTES_API_KEY": "of-the-user"}})
     async with Pool([spec]) as pool:
-        explorer = Explorer(pool, [spec], ExploreOptions(num_tasks=4, minutes=20), lambda _: None)
+        explorer = Explorer(
+            pool, [spec], ExploreOptions(num_tasks=4, minutes=20, pause_seconds=0), lambda _: None
+        )
         await explorer.run()
         tools = tools_of(explorer.result(), "notes")
     assert tools["read_note"].num_answers
@@ -208,7 +213,9 @@ async def test_an_interrupted_exploration_writes_what_it_found(tmp_path: Path) -
 
     specs = specs_of(tmp_path, "notes")
     console = Console(file=Interrupting())
-    command = ExploreCommand(specs, tmp_path / "tasks", ExploreOptions(num_tasks=4, minutes=20), console)
+    command = ExploreCommand(
+        specs, tmp_path / "tasks", ExploreOptions(num_tasks=4, minutes=20, pause_seconds=0), console
+    )
     running = asyncio.create_task(command.run())
     found = await running
     assert found.was_interrupted

@@ -12,7 +12,7 @@ from tests.explore.exploring import specs_of
 from tests.servers.provider import Answer as Reply
 from tests.servers.provider import LoopbackProvider
 from turnwise.explore.command import ExploreCommand
-from turnwise.explore.explorer import ExploreOptions
+from turnwise.explore.options import ExploreOptions
 from turnwise.explore.paraphrase import ENDPOINT_FAILED, KEPT, UNSOLVED, ChatModel, Paraphraser
 from turnwise.explore.rewording import question_of, why_refused
 from turnwise.mcp.pool import Pool

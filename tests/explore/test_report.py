@@ -2,28 +2,27 @@
 
 import io
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
 from tests.explore import explored
-from turnwise.explore.exploration import Exploration, ServerFinding
+from turnwise.explore.exploration import Exploration, Limit, ServerFinding
 from turnwise.explore.findings import NUM_SAMPLES, one_line, samples
 from turnwise.explore.html_report import html_report
 from turnwise.explore.report import print_exploration
 
 
-def printed(exploration: Exploration, width: int = 100, recipe: Path | None = None) -> str:
+def printed(exploration: Exploration, width: int = 100, next_command: str = "") -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, emoji=False, force_terminal=False)
-    print_exploration(exploration, console=console, recipe=recipe)
+    print_exploration(exploration, console=console, next_command=next_command)
     return out.getvalue()
 
 
 def test_a_normal_exploration_is_reported_in_80_lines() -> None:
-    text = printed(explored.shop(), width=80, recipe=Path("recipe.toml"))
+    text = printed(explored.shop(), width=80, next_command="turnwise train recipe.toml")
     assert len(text.splitlines()) <= 80
     assert "120 verified tasks from 3 servers in 84 s, seed 7" in text
     assert "10 of 14 tools reached, 9 in tasks; 1,017 calls, 2 links, 100 drafts rejected" in text
@@ -39,14 +38,10 @@ def test_names_of_tools_are_shown_although_the_reason_is_long() -> None:
         explored.tool("shop", f"tool_{number}", num_answers=0, why_not="no call succeeded: " + "why " * 30)
         for number in range(9)
     )
-    [line] = [
-        line
-        for line in printed(
-            replace(explored.empty(), servers=(ServerFinding("shop", tools, 9, 1.0),)), 80
-        ).splitlines()
-        if "not reached:" in line
-    ]
-    assert "9 not reached: tool_0, tool_1, tool_2 and 6 more; no call succeeded: why" in line
+    text = printed(replace(explored.empty(), servers=(ServerFinding("shop", tools, 9, 1.0),)), 80)
+    words = " ".join(text.split())
+    assert "9 not reached: tool_0, tool_1, tool_2 and 6 more; no call succeeded: why" in words
+    assert ("why " * 30).strip() in words, "nothing of the reason is cut off"
 
 
 def test_links_and_rejections_start_with_the_most_frequent() -> None:
@@ -89,10 +84,18 @@ def test_hostile_texts_reach_the_terminal_without_control_characters() -> None:
 
 
 def test_an_exploration_that_found_nothing_says_what_to_try() -> None:
-    text = printed(explored.empty())
+    text = printed(explored.empty(), next_command="turnwise train recipe.toml")
     assert "0 verified tasks from 0 servers" in text
-    assert "--minutes" in text
+    assert "the tools were tried to the end" in text
     assert "turnwise train" not in text
+
+
+@pytest.mark.parametrize(
+    ("limit", "advice"), [(Limit.NONE, "to the end"), (Limit.TIME, "--minutes"), (Limit.TASKS, "--tasks")]
+)
+def test_only_the_limit_that_ended_it_is_to_be_raised(limit: Limit, advice: str) -> None:
+    text = printed(replace(explored.empty(), limit=limit))
+    assert [words for words in ("to the end", "--minutes", "--tasks") if words in text] == [advice]
 
 
 def test_samples_take_turns_between_shapes() -> None:

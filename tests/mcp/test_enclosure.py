@@ -12,28 +12,26 @@ import pytest
 from tests.mcp.leaks import nothing_leaks
 from tests.mcp.leases import SERVERS, ask, leased, spec_of
 from turnwise.mcp.pool import Pool
-from turnwise.mcp.private_folders import Enclosure, Mount, Way, with_real
 from turnwise.mcp.spec import ServerSpec
-from turnwise.mcp.surroundings import caches
+from turnwise.mcp.surroundings import installer
 
 SCRIBE = str(SERVERS / "faulty.py")
 # Runs in a namespace of the test, where the disk that it is given is mounted below a folder.
 NESTED = """
-import asyncio, subprocess, sys
+import asyncio, sys
 from pathlib import Path
 from turnwise.mcp.mount_table import mount_points
-from turnwise.mcp.private_folders import find_enclosure, open_namespace
+from turnwise.mcp.private_folders import find_enclosure
 from turnwise.mcp.scratch import Scratch
+from turnwise.mcp.walls import open_namespace, run_inside
 
 async def main(disk):
-    assert disk in [point.folder for point in mount_points()]
+    assert disk in [point.folder for point in mount_points(Path("/proc/self"))]
     scratch = Scratch()
-    found = await find_enclosure([disk.parent], [], [], scratch)
-    namespace = await open_namespace(found.mounts, scratch)
+    namespace = await open_namespace(await find_enclosure([disk.parent], [], [], scratch), scratch)
     script = f"cat '{disk}/file'; echo new > '{disk}/file'; cat '{disk}/file'"
-    inside = namespace.wrap(["sh", "-c", script], Path("/"))
-    assert subprocess.run(inside, capture_output=True, check=True).stdout == b"real\\nnew\\n"
-    namespace.close()
+    assert await run_inside(namespace, ["sh", "-c", script]) == b"real\\nnew\\n"
+    await namespace.close()
     scratch.close()
     assert (disk / "file").read_text() == "real\\n"
 
@@ -86,7 +84,7 @@ async def test_files_that_a_server_writes_end_with_the_episode(home: Path, elsew
                     assert await read(toolbox, place) == "changed"
                 assert await write(toolbox, elsewhere / "new.txt") == "failed: Read-only file system"
         assert not pool.exposure("scribe").is_refused
-        assert pool.exposure("scribe").leak == ""
+        assert pool.exposure("scribe").is_enclosed
     assert places[0].read_text() == "as it was"
     assert [place.exists() for place in places[1:]] == [False, False]
     assert list(elsewhere.iterdir()) == []
@@ -111,7 +109,7 @@ async def test_an_installing_program_fills_its_real_cache_once(home: Path, tmp_p
                 assert await read(toolbox, "~/.npm/package") == "fetched\n"
                 await write(toolbox, "~/.npm/package", "by the model")
     assert (home / ".npm" / "package").read_text() == "fetched\n"
-    assert caches(scribe(home)) == ()
+    assert installer(scribe(home)) is None
 
 
 def test_a_file_system_mounted_below_a_private_folder_is_private_too(tmp_path: Path) -> None:
@@ -124,9 +122,3 @@ def test_a_file_system_mounted_below_a_private_folder_is_private_too(tmp_path: P
     command = ["unshare", "--mount", *as_root, "sh", "-c", mount, NESTED]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_only_folders_inside_private_ones_are_mounted_as_real() -> None:
-    enclosure = Enclosure((Mount(Path("/home/u"), Way.OVERLAY), Mount(Path("/data"), Way.COPY)))
-    added = with_real(enclosure, [Path("/home/u/.npm"), Path("/data/x"), Path("/elsewhere")])
-    assert added[2:] == (Mount(Path("/home/u/.npm"), Way.REAL),)

@@ -20,6 +20,7 @@ from turnwise.mcp.spec import ServerSpec
 
 
 def found(block: dict[str, Any], writers: tuple[str, ...] = ("write",), **more: Any) -> Exposure:
+    """The exposure of a server, outside of walls unless `is_enclosed`."""
     spec = spec_of("s", {"command": "server", **block}, Path("/"))
     return exposure(spec, writers, **{"is_own": False, **more})
 
@@ -36,19 +37,21 @@ def test_a_server_with_an_account_or_a_service_is_refused(block: dict[str, Any],
     assert words in str(found(block))
     assert found(block).is_refused
     assert not found({**block, "turnwise": {"data": "real"}}).is_refused
+    assert not found({**block, "turnwise": {"network": "real"}}, is_enclosed=True, network="real").is_refused
+    assert not found(block, is_enclosed=True).is_refused, "without network it reaches nothing"
     assert not found(block, writers=()).is_refused
     assert not found(block, is_own=True).is_refused, "our own servers isolate episodes"
 
 
-def test_a_folder_that_cannot_be_private_is_refused_with_the_reason() -> None:
-    exposed = found({}, not_private="/data: 900 MB are too many to copy for every episode")
-    assert exposed.is_refused
+def test_a_server_that_cannot_be_walled_in_is_refused_with_the_reason() -> None:
+    exposed = found({"turnwise": {"network": "real"}}, not_private="/data: 900 MB are too many to copy")
+    assert exposed.is_refused, "a yes to the network is none to the files"
     for words in ("900 MB are too many", '"turnwise": {"data": "real"}', '"turnwise": {"deny": ["write"]}'):
         assert words in refusal(exposed)
 
 
 def test_a_server_with_private_copies_or_nothing_outside_is_not_refused() -> None:
-    assert not found({}, private=["/data"]).is_refused
+    assert not found({}, private=["/data"], is_enclosed=True).is_refused
     assert not found({}).is_refused
 
 
@@ -60,15 +63,25 @@ def test_a_folder_that_a_container_mounts_is_real_and_refused(volume: list[str])
     exposed = found({"command": "/usr/bin/docker", "args": ["run", "-i", *volume, "image"]})
     assert exposed.is_refused
     assert "the real files under /home/ada/data, which /usr/bin/docker mounts" in str(exposed)
-    assert not found({"command": "docker", "args": ["run", "-i", "--rm", "image"]}).is_refused
+
+
+def test_a_container_with_network_is_refused_and_one_without_is_not() -> None:
+    def container(*args: str, **options: Any) -> Exposure:
+        return found({"command": "docker", "args": ["run", "-i", *args, "image"], "turnwise": options})
+
+    assert "whatever it reaches over the network" in str(container())
+    assert container().is_refused
+    assert not container(network="real").is_refused
+    assert not container("--network", "none").is_refused
+    assert not container("--net=none").is_refused
 
 
 def test_an_exposure_is_described_in_words() -> None:
     assert str(found({}, private=["/data"], is_enclosed=True)) == (
-        "episodes change private copies of /data; all other folders are private or read-only"
+        "episodes change private copies of /data; all other folders are private or read-only; no network"
     )
     assert str(found({}, is_enclosed=True)).startswith("episodes change none of your files; ")
-    assert "writes to other folders are not contained: no unshare" in str(found({}, leak="no unshare"))
+    assert str(found({}, writers=(), is_enclosed=True, network=True)) == "its tools only read; open network"
 
 
 async def test_a_remote_server_that_may_write_is_refused_unless_it_isolates_episodes() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.leaks import nothing_leaks
+from tests.mcp.leaks import descendants, nothing_leaks
 from tests.mcp.leases import ask, leased, script_spec, spec_of
 from turnwise.mcp import session
 from turnwise.mcp.cassette import Cassette, History, Mode, Recorded
@@ -50,7 +50,17 @@ async def do(toolbox: Any, what: str = "echo", *, tool: str = "do", **arguments:
 
 
 def pid_of(echo: ToolResult) -> int:
-    return int(echo.content.rpartition(" ")[2])
+    """The server's number outside of its own namespace, from the one that it told us."""
+    [pid] = (pid for pid in descendants() if inner_pid(pid) == echo.content.rpartition(" ")[2])
+    return pid
+
+
+def inner_pid(pid: int) -> str:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return ""
+    return status.partition("NSpid:")[2].split("\n")[0].split()[-1]
 
 
 async def process_end(pid: int) -> None:
@@ -66,7 +76,7 @@ async def test_a_server_killed_before_a_call_is_replaced_unnoticed(isolation: st
         async with pool.lease(["faulty"], "e") as toolbox:
             first = next(session for supply in pool._supplies.values() for session in supply._live)
             assert first.pid is not None
-            os.kill(first.pid, signal.SIGKILL)
+            os.killpg(first.pid, signal.SIGKILL)
             await asyncio.sleep(0.2)
             assert (await do(toolbox)).cause is Cause.OK
             assert [loss.is_state_lost for loss in toolbox.losses] == [False]

@@ -15,7 +15,7 @@ from tests.third_party.installed import block
 from tests.third_party.test_private_data import digest
 from turnwise.explore.command import ExploreCommand
 from turnwise.explore.exploration import Exploration
-from turnwise.explore.explorer import ExploreOptions
+from turnwise.explore.options import ExploreOptions
 from turnwise.mcp.spec import load
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def found(place: Path) -> Exploration:
-    options = ExploreOptions(num_tasks=10, minutes=10)
+    options = ExploreOptions(num_tasks=10, minutes=10, pause_seconds=0)
     specs = load(place / "mcp.json")
     before = digest(place)
     found = asyncio.run(ExploreCommand(specs, place / "tasks", options, Console(quiet=True)).run())

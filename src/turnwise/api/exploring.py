@@ -10,7 +10,7 @@ from turnwise.api.background import run_in_thread
 from turnwise.api.resolved import NO_SETTINGS
 from turnwise.explore.command import ExploreCommand, named_values
 from turnwise.explore.exploration import Exploration
-from turnwise.explore.explorer import ExploreOptions
+from turnwise.explore.options import ExploreOptions
 from turnwise.explore.paraphrase import ChatModel
 from turnwise.servers.backends import load_servers
 
@@ -21,6 +21,7 @@ def explore(
     out: str | Path | None = None,
     num_tasks: int = 300,
     minutes: float = 5.0,
+    pause: float = 60.0,
     seed: int = 0,
     values: Mapping[str, Sequence[Any]] = NO_SETTINGS,
     writes: Sequence[str] = (),
@@ -35,6 +36,7 @@ def explore(
     out: a folder for the task files and the report; nothing is written without it. The tasks of an earlier
         exploration there are kept if they still hold.
     num_tasks, minutes: stop at this number of tasks, or after this time.
+    pause: seconds after which every answer is read again; nothing is asked about what has moved.
     seed: the same seed and the same data of the servers give the same tasks.
     values: values to try, by parameter name.
     writes: servers whose real data may be changed; others are changed in private copies only.
@@ -43,7 +45,7 @@ def explore(
     """
     specs = load_servers(Path(mcp)).specs
     model = None if paraphrase is None else ChatModel(*paraphrase)
-    options = ExploreOptions(num_tasks, minutes, seed, tuple(writes), named_values(values), model)
+    options = ExploreOptions(num_tasks, minutes, seed, tuple(writes), named_values(values), model, pause)
     console = Console(quiet=quiet, emoji=False, highlight=False)
     command = ExploreCommand(specs, None if out is None else Path(out), options, console)
     return run_in_thread(command.run)

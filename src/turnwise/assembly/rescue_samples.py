@@ -4,6 +4,7 @@ The model plays tasks. Those it fails are played again on a fresh lease: its tur
 for token and with real calls, then what is left of the plan. Only the plan's turns are learned.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,12 +14,14 @@ from turnwise.assembly.workbench import Workbench, limits_of, plan_of, rules_of
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.protocols import Toolbox
 from turnwise.rewards import reached_goal, succeeded
-from turnwise.rollout.collector import Collector
+from turnwise.rollout.collector import CollectionFailed, Collector
 from turnwise.rollout.episode import play
 from turnwise.rollout.takeover import Takeover, find_takeover
 from turnwise.runtime.terminal import counted
 from turnwise.training.packing.samples import Sample, samples_of
 from turnwise.types import Group, ModelUser, Reward, Sampling, Task, Trajectory, joined
+
+logger = logging.getLogger(__name__)
 
 NO_TROUBLE = "no_trouble"
 """The count of failed episodes that never go visibly wrong, so that the plan has no place to take over."""
@@ -77,9 +80,7 @@ async def rescued(bench: Workbench, episodes: Sequence[tuple[Trajectory, Reward]
                 attempts[task_id] = _Attempt(played, takeover)
                 troubles[task_id] = takeover.trouble
                 discarded[task_id] = "lost to infrastructure"
-        for trajectory, reward in await play_all(
-            _rescuer(bench, attempts), [one.task for one in attempts.values()]
-        ):
+        for trajectory, reward in await _attempted(bench, attempts):
             task_id = trajectory.task.id
             discarded[task_id] = attempts[task_id].objection(trajectory, reward)
             if not discarded[task_id]:
@@ -129,6 +130,14 @@ def _context(trajectory: Trajectory, num_turns: int) -> tuple[tuple[int, ...], l
     turns = trajectory.turns[:num_turns]
     ids = joined(ids for turn in turns for ids in (turn.new_ids, turn.completion.token_ids))
     return ids, [result.content for turn in turns for result in turn.results]
+
+
+async def _attempted(bench: Workbench, attempts: Mapping[str, _Attempt]) -> list[tuple[Trajectory, Reward]]:
+    try:
+        return await play_all(_rescuer(bench, attempts), [one.task for one in attempts.values()])
+    except CollectionFailed as error:  # what was learned so far must not be lost with it
+        logger.warning("no rescues: %s", error)
+        return []
 
 
 def _rescuer(bench: Workbench, attempts: Mapping[str, _Attempt]) -> Collector:

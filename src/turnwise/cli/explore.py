@@ -1,5 +1,6 @@
 """`turnwise explore`: verified tasks for any servers, from the command line."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,13 @@ def explore(
     out: Annotated[Path, typer.Option(help="Folder for the task files and the report.")] = Path("tasks"),
     tasks: Annotated[int, typer.Option(help="Stop at this number of tasks.", min=1)] = 300,
     minutes: Annotated[float, typer.Option(help="Stop after this time.", min=0.1)] = 5.0,
+    pause: Annotated[
+        float,
+        typer.Option(
+            help="Read every answer again after this time in seconds, and ask about nothing that moved.",
+            min=0,
+        ),
+    ] = 60.0,
     seed: Annotated[int, typer.Option(help="The same seed and server state give the same tasks.")] = 0,
     server: Annotated[
         list[str] | None,
@@ -45,14 +53,14 @@ def explore(
     was executed in fresh sessions, and shortcuts to its answer earn nothing.
 
     Again with the same --out, it goes on: tasks that still hold are kept, new ones are added. Ctrl-C and
-    SIGTERM write what was found.
+    SIGTERM write what was found. The exit code is 1 if no task was found.
 
     Example: turnwise explore mcp.json --out tasks
     """
     from rich.console import Console
 
     from turnwise.explore.command import ExploreCommand, user_values
-    from turnwise.explore.explorer import ExploreOptions
+    from turnwise.explore.options import ExploreOptions
     from turnwise.explore.paraphrase import ChatModel
 
     specs = servers_in(mcp).specs
@@ -68,6 +76,16 @@ def explore(
         writable=tuple(writes or ()),
         values=() if values is None else user_values(values),
         paraphrase=None if paraphrase is None else ChatModel(*paraphrase),
+        pause_seconds=pause,
     )
-    command = ExploreCommand(specs, out, options, Console(emoji=False, highlight=False))
-    command.run_here()
+    console = Console(emoji=False, highlight=False)
+    command = ExploreCommand(specs, out, options, console, next_command=_init_command(mcp, out))
+    if not command.run_here().tasks:
+        raise typer.Exit(1)
+
+
+def _init_command(mcp: Path | None, out: Path) -> str:
+    """The command that writes a recipe for the tasks: `init` looks for them in the folder `tasks`."""
+    folder = [str(out.parent)] if out.name == "tasks" and out.parent != Path() else []
+    servers = ["--mcp", str(mcp)] if mcp is not None else []
+    return f"{shlex.join(['turnwise', 'init', *folder, *servers, '--explore'])}   writes a recipe too"

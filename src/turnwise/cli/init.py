@@ -60,15 +60,22 @@ def init(
 
 
 def _explored(folder: Path, mcp: Path | None) -> Path:
-    """Explore the servers and return the folder with the tasks. Exits if there are none."""
+    """Explore the servers and return the folder with the tasks. Exits if there are too few to train on."""
     from rich.console import Console
 
+    from turnwise.commands.starter import MIN_EXPLORED_TASKS
     from turnwise.explore.command import ExploreCommand
-    from turnwise.explore.explorer import ExploreOptions
+    from turnwise.explore.options import ExploreOptions
+    from turnwise.runtime.terminal import counted
 
     out = folder / "tasks"
     console = Console(emoji=False, highlight=False)
     found = ExploreCommand(servers_in(mcp).specs, out, ExploreOptions(), console).run_here()
-    if not any(task.split == "train" for task in found.tasks):
-        fail(f"no training task was found; {out / 'report.html'} says why")
+    num_found = len(found.tasks_of("train"))
+    if num_found < MIN_EXPLORED_TASKS:
+        fail(
+            f"{counted(num_found, 'training task')} found, and with fewer than {MIN_EXPLORED_TASKS} a model "
+            f"learns the answers, not the tools; {out / 'report.html'} says what kept others out. "
+            "No recipe was written"
+        )
     return out

@@ -18,6 +18,10 @@ from turnwise.types import Tool
 
 _NAMES = ("recipe.toml", "tasks.jsonl", "rewards.py")
 NUM_TASKS = 3
+MIN_EXPLORED_TASKS = 8
+"""The fewest explored training tasks for which a recipe is written."""
+_MAX_STEPS, _MAX_VISITS = 100, 20
+"""Steps of a run, and how often it comes back to each of a few explored tasks: more teaches their answers."""
 _MAX_TOOLS = 60
 """The most tools that the recipe's comments list."""
 
@@ -72,6 +76,7 @@ def recipe_text(folder: Path, setup: Setup) -> str:
         learning_rate="2e-4" if setup.model is None else setup.model.learning_rate,
         tools="\n".join(_tool_lines(folder, setup)),
         tasks="\n".join(_task_lines(folder, setup)),
+        num_steps=_num_steps(setup),
         num_tasks=_tasks_per_step(setup),
         episode_tokens=4096 if setup.explored is None else 8192,
         warm_start="" if setup.explored is None else _WARM_START,
@@ -81,6 +86,12 @@ def recipe_text(folder: Path, setup: Setup) -> str:
 
 def _tasks_per_step(setup: Setup) -> int:
     return NUM_TASKS if setup.explored is None else min(16, _num_tasks(setup.explored))
+
+
+def _num_steps(setup: Setup) -> int:
+    if setup.explored is None:
+        return _MAX_STEPS
+    return min(_MAX_STEPS, _MAX_VISITS * _num_tasks(setup.explored) // _tasks_per_step(setup))
 
 
 def _num_tasks(explored: Path) -> int:
@@ -212,7 +223,7 @@ tuning = {tuning}
 learning_rate = {learning_rate}
 
 [run]
-{warm_start}num_steps = 100
+{warm_start}num_steps = {num_steps}
 tasks_per_step = {num_tasks}  # at most the number of tasks; 16 is a good value once you have more
 checkpoint_every = 20
 {sft}"""

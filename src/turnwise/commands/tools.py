@@ -98,9 +98,10 @@ def _warn_of_copies(pool: Pool, tool: Tool) -> None:
     if tool.is_read_only or not (exposed.private or exposed.is_enclosed):
         return
     logger.warning(
-        "this call works on a private copy of %s, and its changes are not kept; "
-        '"turnwise": {"data": "real"} in the entry of mcp.json uses the real files',
+        "this call works on a private copy of %s%s, and its changes are not kept; "
+        '"turnwise": {"data": "real"} in the entry of mcp.json uses the real files and services',
         ", ".join(exposed.private) or "your files",
+        " without network" if exposed.network == "no network" else "",
     )
 
 

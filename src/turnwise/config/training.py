@@ -172,7 +172,7 @@ class UpdateConfig(BaseModel):
 
 
 class ImitationConfig(BaseModel):
-    """Cross-entropy on demonstrations in addition to the policy gradient, with a decaying weight."""
+    """Cross-entropy on demonstrations or rescues, added to the policy gradient with a decaying weight."""
 
     model_config = SECTION_CONFIG
 
@@ -180,6 +180,9 @@ class ImitationConfig(BaseModel):
     """Weight at step 0; 0: off."""
     num_steps: int = Field(default=50, ge=1)
     """Steps over which the weight falls linearly to 0."""
+    lessons: Literal["demonstrations", "rescues"] = "demonstrations"
+    """demonstrations: those of tasks.train; rescues: the step's own episodes in groups whose members all
+    failed, from where the task's plan takes over, see sft.rescue_rounds."""
 
 
 class SftConfig(BaseModel):

@@ -15,7 +15,7 @@ from turnwise.explore.repetition import PlayedCall, played_calls
 from turnwise.explore.splits import SHARES, EntitySplits, combination, question_for
 from turnwise.explore.surroundings import Surroundings
 from turnwise.explore.task_counts import TaskCounts
-from turnwise.explore.verdicts import OUT_OF_TIME, Proven, Refusal, judge, prove, truth_of
+from turnwise.explore.verdicts import OUT_OF_TIME, Proven, Refusal, confirm, judge, prove, truth_of
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
 from turnwise.protocols import RewardDown
@@ -64,6 +64,8 @@ class Accepted:
     """Why drafts were not looked at."""
     counts: TaskCounts = field(default_factory=TaskCounts)
     secrets: FoundSecrets = field(default_factory=FoundSecrets)
+    unconfirmed: dict[str, Proven] = field(default_factory=dict)
+    """By task id: what has not been played once more at the end."""
 
     def add(self, task: Task, origin: Origin, calls: tuple[PlayedCall, ...]) -> Refusal | None:
         """Add the task; if it holds a secret that a tool has shown, return the refusal instead."""
@@ -75,6 +77,12 @@ class Accepted:
         self.tasks.append(self.secrets.without_secrets(task))
         self.origins[task.id] = origin
         return None
+
+    def withdraw(self, name: str, refusal: Refusal) -> None:
+        """Remove a task again."""
+        self.tasks = [task for task in self.tasks if task.id != name]
+        del self.origins[name], self.calls[name]
+        self.reject(self.unconfirmed[name].draft, refusal)
 
     def reject(self, draft: Draft, refusal: Refusal) -> None:
         self.rejections[refusal.reason] += 1
@@ -174,11 +182,14 @@ async def accept(
     verifier = Verifier(pool, surroundings, target.deadline)
     size, num_seen = _FIRST_ROUND, 0
     try:
-        while len(accepted.tasks) < target.num_tasks and time.monotonic() <= target.deadline:
+        while True:
             num_missing = target.num_tasks - len(accepted.tasks)
-            chosen = queue.take(min(size, max(_FIRST_ROUND, 2 * num_missing)))
+            may_verify = num_missing > 0 and time.monotonic() <= target.deadline
+            chosen = queue.take(min(size, max(_FIRST_ROUND, 2 * num_missing))) if may_verify else []
             if not chosen:
-                return
+                if await _all_confirmed(verifier, accepted, on_progress):
+                    return
+                continue  # others may take the place of those that are gone
             size = min(_PER_ROUND, 2 * size)
             num_seen += len(chosen)
             verdicts = await verifier.verify([draft for draft, _ in chosen])
@@ -265,6 +276,26 @@ class Verifier:
                     break
         return proven
 
+    async def confirm(self, proven: Sequence[Proven]) -> list[Refusal | None]:
+        """Play plans once more; return for each why it does not hold any more, None if it does."""
+        readers = [one for one in proven if not one.draft.changes_state]
+        batches = [readers[start : start + _PER_SESSION] for start in range(0, len(readers), _PER_SESSION)]
+        batches += [[one] for one in proven if one.draft.changes_state]
+        found: dict[str, Refusal | None] = {}
+        for refusals in await asyncio.gather(*map(self._confirm, batches)):
+            found |= refusals
+        return [found[one.draft.key] for one in proven]
+
+    async def _confirm(self, batch: Sequence[Proven]) -> dict[str, Refusal | None]:
+        async with self._changing:
+            self._num_pairs += 1
+            session = PlanSession(self._pool, f"verify/{self._num_pairs}/confirm")
+            try:
+                refusals = await confirm(batch, session, self._surroundings)
+            finally:
+                await session.close()
+        return {one.draft.key: refusal for one, refusal in zip(batch, refusals, strict=True)}
+
     def _pair(self) -> tuple[PlanSession, PlanSession]:
         self._num_pairs += 1
         return (
@@ -276,6 +307,20 @@ class Verifier:
         """Close the sessions that reading plans share."""
         for session in self._reading:
             await session.close()
+
+
+async def _all_confirmed(verifier: Verifier, accepted: Accepted, on_progress: Callable[[str], None]) -> bool:
+    """Play the new tasks once more and withdraw those that do not hold; return whether all of them do."""
+    names = list(accepted.unconfirmed)
+    refusals = await verifier.confirm(list(accepted.unconfirmed.values()))
+    for name, refusal in zip(names, refusals, strict=True):
+        if refusal is not None:
+            accepted.withdraw(name, refusal)
+    accepted.unconfirmed.clear()
+    num_kept = sum(refusal is None for refusal in refusals)
+    if names:
+        on_progress(f"played once more: {num_kept} of {len(names)} tasks are the same")
+    return num_kept == len(names)
 
 
 def _settle(draft: Draft, split: str, outcome: Proven | Refusal, num_tasks: int, accepted: Accepted) -> bool:
@@ -296,7 +341,9 @@ def _settle(draft: Draft, split: str, outcome: Proven | Refusal, num_tasks: int,
         refusal = accepted.add(task, origin, played_calls(task, outcome.played))
     if refusal is not None:
         accepted.reject(draft, refusal)
-    return refusal is None
+        return False
+    accepted.unconfirmed[task.id] = outcome
+    return True
 
 
 def task_id(draft: Draft) -> str:

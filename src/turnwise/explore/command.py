@@ -12,8 +12,9 @@ from turnwise.explore.continuation import FILE as PROGRESS
 from turnwise.explore.continuation import Earlier, read_earlier
 from turnwise.explore.continuation import as_json as progress_json
 from turnwise.explore.exploration import Exploration
-from turnwise.explore.explorer import ExploreOptions, Explorer
+from turnwise.explore.explorer import Explorer
 from turnwise.explore.html_report import html_report
+from turnwise.explore.options import ExploreOptions
 from turnwise.explore.politeness import polite
 from turnwise.explore.recording import write_cassette
 from turnwise.explore.report import print_exploration
@@ -38,12 +39,20 @@ class ExploreCommand:
     """`turnwise explore`, with everything it needs."""
 
     def __init__(
-        self, specs: Sequence[ServerSpec], out: Path | None, options: ExploreOptions, console: Console
+        self,
+        specs: Sequence[ServerSpec],
+        out: Path | None,
+        options: ExploreOptions,
+        console: Console,
+        *,
+        next_command: str = "",
     ) -> None:
         self._specs = specs
         self._out = out
         self._options = options
         self._console = console
+        self._next_command = next_command
+        """What the report recommends if there are tasks."""
 
     def run_here(self) -> Exploration:
         """Run in the main thread of a command, where SIGTERM and a hang-up are handled like Ctrl-C."""
@@ -78,7 +87,7 @@ class ExploreCommand:
         return exploration
 
     def _report(self, exploration: Exploration) -> None:
-        print_exploration(exploration, console=self._console)
+        print_exploration(exploration, console=self._console, next_command=self._next_command)
         if self._out is not None:
             names = [*(f"{split}.jsonl" for split in SPLITS), CASSETTE, PAGE]
             self._say(f"written to {self._out}: {', '.join(names)}")

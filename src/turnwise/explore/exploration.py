@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from turnwise.types import Task, Tool
 
@@ -50,6 +51,14 @@ class ServerFinding:
     """Why the server was not explored, or not to the end; empty if it was."""
 
 
+class Limit(StrEnum):
+    """The option that ended an exploration; with another value it might have found more."""
+
+    NONE = "none"
+    TIME = "time"
+    TASKS = "tasks"
+
+
 @dataclass(frozen=True, slots=True)
 class Exploration:
     """The result of an exploration, in the order in which it was found."""
@@ -66,6 +75,7 @@ class Exploration:
     """The combinations of tools that only test tasks use."""
     seconds: float
     seed: int
+    limit: Limit = Limit.NONE
     was_interrupted: bool = False
     num_kept: int = 0
     """Tasks of an earlier exploration that still hold; they are among `tasks`."""

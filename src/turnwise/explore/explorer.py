@@ -6,7 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from turnwise.explore.acceptance import Accepted, Target, accept
 from turnwise.explore.budget import Budget
@@ -18,51 +18,36 @@ from turnwise.explore.day_dependence import Today
 from turnwise.explore.drawn_programs import Drawn, draw
 from turnwise.explore.earlier_tasks import EarlierTasks
 from turnwise.explore.entities import roots_of
-from turnwise.explore.exploration import Exploration, ServerFinding, ToolFinding
+from turnwise.explore.exploration import Exploration, Limit, ServerFinding, ToolFinding
 from turnwise.explore.material import Material, material_of, steady
 from turnwise.explore.observation import Observation
 from turnwise.explore.offered_values import offered_values
+from turnwise.explore.options import ExploreOptions
 from turnwise.explore.paraphrase import ChatModel, Paraphraser
 from turnwise.explore.politeness import affordable, limits_for
 from turnwise.explore.reasons import ToolHistory, why_in_no_task
 from turnwise.explore.repetition import PlayedCall
 from turnwise.explore.selection import drafts_of
 from turnwise.explore.splits import held_out_combinations
-from turnwise.explore.stability import Steadiness, examine
+from turnwise.explore.stability import Steadiness, examine, examine_later
 from turnwise.explore.surroundings import Surroundings
 from turnwise.explore.survey import Survey, ToolRecord
 from turnwise.explore.tool_verbs import presumes_reading
 from turnwise.explore.value_sources import config_values, description_values
-from turnwise.explore.values import Value, ValueStore
+from turnwise.explore.values import ValueStore
 from turnwise.explore.verdicts import OUT_OF_TIME
 from turnwise.mcp.offerings import Offerings
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
 from turnwise.types import Task, Tool
 
-
-@dataclass(frozen=True, slots=True)
-class ExploreOptions:
-    """How far to explore."""
-
-    num_tasks: int = 300
-    minutes: float = 5.0
-    seed: int = 0
-    writable: tuple[str, ...] = ()
-    """Servers whose real data may be changed; others are only changed in private copies."""
-    values: tuple[Value, ...] = ()
-    """Values of the user's own."""
-    paraphrase: ChatModel | None = None
-    """A model that rewords the questions; None: they stay as they were composed."""
-
-
 _CHANGE_CALLS = 1_200
 """Calls of one server that the search for changes may make in any case."""
 
 Say = Callable[[str], None]
 
-_SURVEY_END, _STABILITY_END, _CHANGES_END = 0.25, 0.35, 0.5
-"""The shares of the time when these stages end at the latest: half is left to verify programs."""
+_SURVEY_END, _STABILITY_END, _CHANGES_END, _LATER_END, _VERIFIED_END = 0.25, 0.35, 0.5, 0.6, 0.9
+"""The shares of the time when these stages end at the latest. Then all tasks are played once more."""
 _MIN_PER_KIND, _KINDS = 8, 8
 """One kind of program has at most an eighth of the tasks, as long as there are other kinds."""
 
@@ -133,6 +118,9 @@ class Explorer:
         self._end()
         changes = await self._find_changes(self._survey)
         drawn = await self._draw(self._survey)
+        self._begin(_LATER_END)
+        await self._examine_later(self._survey)
+        self._begin(math.inf)
         stable = self._stable(self._survey)
         observations = [seen for seen in stable if seen.tool.name not in drawn.tools]
         self._material = material_of(observations, changes, self._options.seed, roots_of(known))
@@ -151,7 +139,7 @@ class Explorer:
         drafts = affordable(drafts, remote, limited, self._accepted)
         target = Target(
             num_tasks=self._options.num_tasks,
-            deadline=self._time_at(1.0),
+            deadline=self._time_at(_VERIFIED_END),
             per_kind=max(_MIN_PER_KIND, self._options.num_tasks // _KINDS),
         )
         await accept(
@@ -259,6 +247,16 @@ class Explorer:
         )
         self._steadiness = dict(zip(servers, found, strict=True))
 
+    async def _examine_later(self, survey: Survey) -> None:
+        left = self._time_at(_LATER_END) - time.monotonic()
+        pause = max(0.0, min(self._options.pause_seconds, left))
+        await asyncio.gather(
+            *(
+                examine_later(caller, survey.observations, self._steadiness[server], pause, self._say)
+                for server, caller in self._callers.items()
+            )
+        )
+
     async def _find_changes(self, survey: Survey) -> list[Change]:
         self._begin(_CHANGES_END)
         searches = []
@@ -324,11 +322,20 @@ class Explorer:
             held_out=self._held_out,
             seconds=time.monotonic() - self._started,
             seed=self._options.seed,
+            limit=self._limit(),
             was_interrupted=was_interrupted,
             num_kept=0 if self._earlier is None else len(self._earlier.kept),
             rewordings=dict(self._rewordings.most_common()),
             dropped={} if self._earlier is None else dict(self._earlier.dropped),
         )
+
+    def _limit(self) -> Limit:
+        if len(self._accepted.tasks) >= self._options.num_tasks:
+            return Limit.TASKS
+        budgets = [caller.budget for caller in self._callers.values()]
+        is_late = self._late or time.monotonic() >= self._time_at(1.0)
+        is_spent = any(budget.seconds >= budget.limits.seconds for budget in budgets)
+        return Limit.TIME if is_late or is_spent else Limit.NONE
 
     def _server_finding(self, name: str, num_tasks: Mapping[str, int]) -> ServerFinding:
         if name in self._failures:

@@ -13,7 +13,7 @@ from turnwise.types import Difficulty, StateProbe, Task, ToolCall
 
 NUM_SAMPLES = 10
 MAX_NAME_CHARS = 60
-MAX_REASON_CHARS = 160
+MAX_REASON_CHARS = 300
 MAX_ARGUMENT_CHARS = 60
 MAX_NUM_ARGUMENTS = 8
 

@@ -1,12 +1,11 @@
 """The report of an exploration on the terminal: about a screen and a half of plain lines."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from turnwise.explore.exploration import Exploration, ServerFinding
+from turnwise.explore.exploration import Exploration, Limit, ServerFinding
 from turnwise.explore.findings import (
     COLUMNS,
     Reach,
@@ -29,7 +28,7 @@ from turnwise.explore.findings import (
 from turnwise.runtime.terminal import figure_table, wrapped
 
 MAX_SERVERS = 8
-MAX_SERVER_LINES = 14
+MAX_SERVER_LINES = 24
 """Lines about tools that no task uses, over all servers."""
 MAX_LINKS = 5
 MAX_SHAPES = 8
@@ -39,21 +38,23 @@ NUM_FEW_TASKS = 100
 """With fewer tasks than this, the report suggests a longer exploration."""
 
 _MAX_CHARS = 400
+_INDENT = 4
+"""Columns in front of a reason."""
 
 
 def print_exploration(
-    exploration: Exploration, *, recipe: Path | None = None, console: Console | None = None
+    exploration: Exploration, *, next_command: str = "", console: Console | None = None
 ) -> None:
-    """Print the report, no line wider than the terminal; `recipe` is the recipe that trains on the tasks."""
+    """Print the report, no line wider than the terminal; `next_command` is what uses the tasks."""
     console = console or Console(emoji=False)
-    for line, style in report_lines(exploration, console.width, recipe=recipe):
+    for line, style in report_lines(exploration, console.width, next_command=next_command):
         text = Text(line, style=style)
         text.truncate(console.width, overflow="ellipsis")  # by columns: some characters take two
         console.print(text, highlight=False, soft_wrap=True)
 
 
 def report_lines(
-    exploration: Exploration, width: int, *, recipe: Path | None = None
+    exploration: Exploration, width: int, *, next_command: str = ""
 ) -> Iterator[tuple[str, str]]:
     """The lines of the report with their styles. Texts of servers contain only printable characters."""
     yield from _summary(exploration)
@@ -64,7 +65,7 @@ def report_lines(
         ("Rejected drafts", list(_rejections(exploration))),
         ("Sample tasks", list(_samples(exploration, width))),
         ("Combinations of tools that only test tasks use", list(_held_out(exploration))),
-        ("Next", list(_next(exploration, recipe))),
+        ("Next", list(_next(exploration, width, next_command))),
     ):
         if lines:
             yield "", ""
@@ -95,12 +96,16 @@ def _servers(exploration: Exploration, width: int) -> Iterator[str]:
     num_left = MAX_SERVER_LINES
     for server in exploration.servers[:MAX_SERVERS]:
         yield _server_line(server)
-        reasons = [_reason_line(group, width) for group in reason_groups(server)]
-        shown = reasons if len(reasons) <= num_left else reasons[: max(num_left - 1, 0)]
-        yield from (f"  {line}" for line in shown)
-        if len(shown) < len(reasons):
-            yield f"  and {counted(len(reasons) - len(shown), 'more reason')} in the HTML report"
-        num_left = max(num_left - len(reasons), 0)
+        groups = reason_groups(server)
+        for number, group in enumerate(groups):
+            first, *more = _reason_lines(group, width - _INDENT)
+            if num_left < 1 + len(more):
+                yield f"  and {counted(len(groups) - number, 'more reason')} in the HTML report"
+                num_left = 0
+                break
+            num_left -= 1 + len(more)
+            yield f"  {first}"
+            yield from (f"      {line}" for line in more)
     if len(exploration.servers) > MAX_SERVERS:
         yield f"and {counted(len(exploration.servers) - MAX_SERVERS, 'more server')} in the HTML report"
 
@@ -122,15 +127,16 @@ def _server_line(server: ServerFinding) -> str:
     return "; ".join(parts)
 
 
-def _reason_line(group: ReasonGroup, width: int) -> str:
-    """`3 not reached: a, b, c; it needs a key`. The names take half of the line if the reason is long."""
+def _reason_lines(group: ReasonGroup, width: int) -> list[str]:
+    """`3 not reached: a, b, c; it needs a key`. The names take half of a line if the reason is long."""
     head = f"{len(group.tools)} {group.reach}:"
     room = max(width - len(head) - len(group.reason) - 10, width // 2 - len(head))
     shown = 1
     while shown < len(group.tools) and len(", ".join(group.tools[: shown + 1])) <= room:
         shown += 1
     more = f" and {len(group.tools) - shown} more" if shown < len(group.tools) else ""
-    return f"{head} {', '.join(group.tools[:shown])}{more}; {group.reason}"
+    names = f"{head} {', '.join(group.tools[:shown])}{more}"
+    return wrapped(f"{names}; {group.reason}", width - _INDENT) or [names]
 
 
 def _links(exploration: Exploration) -> Iterator[str]:
@@ -183,13 +189,20 @@ def _held_out(exploration: Exploration) -> Iterator[str]:
         yield f"and {len(exploration.held_out) - MAX_HELD_OUT} more"
 
 
-def _next(exploration: Exploration, recipe: Path | None) -> Iterator[str]:
+def _next(exploration: Exploration, width: int, next_command: str) -> Iterator[str]:
     found = figures_of(exploration)
-    if found.num_tasks and recipe is not None:
-        yield f"turnwise train {recipe}"
-    elif found.num_tasks:
-        yield "turnwise init --mcp mcp.json --explore   writes a recipe too"
-    if found.num_tasks < NUM_FEW_TASKS or exploration.was_interrupted:
+    if found.num_tasks and next_command:
+        yield next_command
+    is_little = found.num_tasks < NUM_FEW_TASKS
+    if exploration.was_interrupted or (is_little and exploration.limit is Limit.TIME):
         yield "--minutes N      explore longer"
+    if is_little and exploration.limit is Limit.TASKS:
+        yield "--tasks N        find more"
     if found.num_reached < found.num_tools:
         yield "--values FILE    give values of your own to tools that were not reached"
+    if is_little and exploration.limit is Limit.NONE and not exploration.was_interrupted:
+        yield from wrapped(
+            "the tools were tried to the end: what keeps them out of tasks stands above, under Servers and "
+            "Rejected drafts; docs/guides/explore.md says what to do about each reason",
+            width - _INDENT,
+        )

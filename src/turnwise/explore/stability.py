@@ -1,6 +1,8 @@
 """Which answers are the same in every fresh session, and which tools change what others answer."""
 
 import asyncio
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +12,8 @@ from turnwise.explore.observation import Observation
 
 _CLOCK_SECONDS = 1.1
 """Waited between two readings of the same thing: a clock that shows seconds moves on."""
+_NUM_TWICE = 2
+"""Observations of a tool that are made twice in a row to see whether it changes what it reads."""
 _NUM_WITNESSES = 6
 """Observations of other tools that are repeated after a call to see whether it changed them."""
 
@@ -26,6 +30,16 @@ class Steadiness:
     """Tools whose calls changed the answer of another call."""
     renewed: dict[int, Document] = field(default_factory=dict)
     """By number of an observation: its answer in a session without calls of the changers."""
+    read_at: float = -math.inf
+    """When the last of these answers was read, a time of `time.monotonic()`."""
+
+    def keep(self, number: int, changed: frozenset[str] | None) -> None:
+        """Note the fields of an answer that differed, besides those that are known to; None: all of it."""
+        if changed is None:
+            self.stable.pop(number, None)
+            self.unstable.add(number)
+        else:
+            self.stable[number] = self.stable.get(number, frozenset()) | changed
 
 
 async def examine(
@@ -40,18 +54,12 @@ async def examine(
     for observation in observations:
         if observation.number not in repeated:
             continue  # there was no time
-        again = repeated[observation.number]
-        if again is None:
-            found.unstable.add(observation.number)
-            continue
-        changed = changed_fields(observation.document, again)
-        if changed is None:
-            found.unstable.add(observation.number)
-        else:
-            found.stable[observation.number] = changed
+        found.keep(observation.number, _differing(observation.document, repeated[observation.number]))
     await _find_changers(caller, observations, found)
     if found.changers:
         await _renew(caller, observations, found)
+    await _read_twice(caller, [seen for seen in observations if seen.tool.name not in found.changers], found)
+    found.read_at = time.monotonic()
     on_progress(f"{caller.server}: {len(found.stable)} of {len(observations)} answers repeat")
     return found
 
@@ -62,12 +70,58 @@ async def _renew(caller: ServerCaller, observations: Sequence[Observation], foun
     first = await _repeat(caller, readers)
     second = await _repeat(caller, readers[::-1])
     for observation in readers:
-        one, other = first.get(observation.number), second.get(observation.number)
-        changed = None if one is None or other is None else changed_fields(one, other)
+        one = first.get(observation.number)
+        changed = _differing(one, second.get(observation.number))
         if one is not None and changed is not None:
             found.stable[observation.number] = changed
             found.renewed[observation.number] = one
             found.unstable.discard(observation.number)
+
+
+async def examine_later(
+    caller: ServerCaller,
+    observations: Sequence[Observation],
+    found: Steadiness,
+    pause_seconds: float,
+    on_progress: Callable[[str], None],
+) -> None:
+    """Repeat the stable observations once more, when at least this time has passed since they were read."""
+    stable = [
+        seen for seen in observations if seen.number in found.stable and seen.tool.name not in found.changers
+    ]
+    caller.budget.extend(len(stable))
+    rest = found.read_at + pause_seconds - time.monotonic()
+    if not stable or caller.budget.is_spent:
+        return
+    if rest > 1:
+        on_progress(f"{caller.server}: in {rest:.0f} s, its answers are read again")
+    await asyncio.sleep(max(0.0, rest))
+    again = await _repeat(caller, stable)
+    for observation in stable:
+        if observation.number in again:  # else there was no time
+            before = found.renewed.get(observation.number, observation.document)
+            found.keep(observation.number, _differing(before, again[observation.number]))
+    num_moved = sum(seen.number in found.unstable or bool(found.stable[seen.number]) for seen in stable)
+    on_progress(f"{caller.server}: {len(stable) - num_moved} of {len(stable)} answers are the same later")
+
+
+async def _read_twice(caller: ServerCaller, observations: Sequence[Observation], found: Steadiness) -> None:
+    """Make calls of every tool twice in a row: what differs then differs in all of its answers."""
+    chosen: dict[str, list[Observation]] = {}
+    for observation in observations:
+        if observation.number in found.stable:
+            chosen.setdefault(observation.tool.name, []).append(observation)
+    first = [seen for of_tool in chosen.values() for seen in of_tool[:_NUM_TWICE]]
+    try:
+        async with caller.session() as session:
+            for observation in first:
+                arguments = observation.plain_arguments
+                replies = [await session.call(observation.tool, arguments) for _ in range(2)]
+                changed = _differing(replies[0].document, replies[1].document)
+                for other in chosen[observation.tool.name]:
+                    found.keep(other.number, changed)
+    except SessionLost:
+        return  # the next stage finds out whether the server works
 
 
 async def _repeat(caller: ServerCaller, observations: Sequence[Observation]) -> dict[int, Document | None]:
@@ -134,6 +188,11 @@ async def _read(session: Session, witnesses: Sequence[Observation]) -> Mapping[i
         reply = await session.call(witness.tool, witness.plain_arguments)
         read[witness.number] = reply.error if reply.document is None else reply.document.text
     return read
+
+
+def _differing(first: Document | None, second: Document | None) -> frozenset[str] | None:
+    """Return the names of the fields that differ; None if a call failed or the forms differ."""
+    return None if first is None or second is None else changed_fields(first, second)
 
 
 def changed_fields(first: Document, second: Document) -> frozenset[str] | None:

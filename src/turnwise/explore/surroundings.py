@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,8 @@ _NUM_WITNESSES = 24
 _MAX_CHARS = 2_000
 """Longer answers are not compared as a whole: they would be in every task."""
 _MIN_CHARS = 3
+_STAMP = re.compile(r"\d*:\d\d|\d{4}-\d\d[-\d]*|\d{6,}")
+"""What may be a time: two sessions at the same time agree on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +74,23 @@ class Surroundings:
         return found
 
     def _may_state(self, probe: StateProbe, answer: str) -> bool:
-        """Return whether an answer may stand in a task: it is short, holds at any time, and has no secret."""
+        """Return whether an answer may stand in a task: it is short, holds at any time, and has no secret.
+
+        What looks like a time must have been in the answer to the same call long before.
+        """
+        key = _key(probe.tool, probe.arguments)
+        before = [
+            seen.document.text
+            for seen in self.observations
+            if _key(seen.tool.name, seen.plain_arguments) == key
+        ]
+        known = {*_STAMP.findall(f"{probe.arguments} {probe.contains} {before}")}
         today = Today(datetime.datetime.now(datetime.UTC))
         is_short = bool(answer.strip()) and len(answer) <= _MAX_CHARS and not CUT_MARK.search(answer)
-        return is_short and not today.is_named(answer, str(probe.arguments)) and not self.has_secret(answer)
+        is_lasting = known.issuperset(_STAMP.findall(answer)) and not today.is_named(
+            answer, str(probe.arguments)
+        )
+        return is_short and is_lasting and not self.has_secret(answer)
 
     def overwriting(
         self, write: ToolCall, server: str, witnesses: Sequence[StateProbe]

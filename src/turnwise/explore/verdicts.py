@@ -1,6 +1,7 @@
 """Whether a draft is a task: its plan reproduces its answer in fresh sessions, and no shortcut earns it."""
 
 import asyncio
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ class Refusal:
 
 THERE_BEFORE = "the change is there before it was made"
 NOT_SEEN = "the change cannot be seen"
+MOVED = "it is not the same some time later"
 OUT_OF_TIME = Refusal("time ran out")
 """Not a rejection: the draft was not looked at."""
 
@@ -144,6 +146,32 @@ def _agreed(
     shown = surroundings.settled(asked_for, first.probe_answers, second.probe_answers)
     played = replace(first, probe_answers=tuple(answer for _, answer in shown))
     return Proven(draft, played, second, once[1], tuple(probe for probe, _ in shown))
+
+
+async def confirm(
+    proven: Sequence[Proven], session: PlanSession, surroundings: Surroundings
+) -> list[Refusal | None]:
+    """Play proven plans once more; return for each why it does not hold any more, None if it does."""
+    outcomes = await _play_all([one.draft for one in proven], session, math.inf, surroundings)
+    return [_why_moved(*pair, surroundings) for pair in zip(proven, outcomes, strict=True)]
+
+
+def _why_moved(
+    proven: Proven, outcome: tuple[PlanRun, tuple[Tool, ...]] | Refusal, surroundings: Surroundings
+) -> Refusal | None:
+    if isinstance(outcome, Refusal):
+        return outcome
+    before, now = proven.played.conclusion, outcome[0].conclusion
+    if before != now:
+        return Refusal(MOVED, f"{before.answer.value!r}, then {now.answer.value!r}")
+    if not proven.draft.changes_state:
+        return None
+    answers = list(zip(_probed(proven.draft, surroundings), outcome[0].probe_answers, strict=True))
+    for probe in proven.probes:
+        [answer] = [answer for asked_for, answer in answers if asked_for == replace(probe, equals="")]
+        if not probe.accepts(answer.content, is_error=answer.is_error):
+            return Refusal(MOVED, f"{probe.tool} {dict(probe.arguments)}")
+    return None
 
 
 def judge(proven: Proven, task: Task, common: Sequence[str] = ()) -> Refusal | None:

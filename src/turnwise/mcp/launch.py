@@ -23,8 +23,8 @@ import mcp_types as wire
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from turnwise.mcp.private_folders import Namespace
 from turnwise.mcp.replies import read_message
+from turnwise.mcp.walls import Namespace
 from turnwise.runtime.line_splitter import BoundedLine, LineSplitter
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Command:
     cwd: Path | None
     max_message_bytes: int
     namespace: Namespace | None = None
-    """The namespace that has its private folders; None: it sees the real file system."""
+    """The namespaces that it runs in; None: it sees all of the real machine."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -138,21 +138,24 @@ async def _spawn(command: Command) -> asyncio.subprocess.Process:
     if program is None:
         raise FileNotFoundError(f"command {command.program!r} is not on PATH")
     argv = [program, *command.args]
-    setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
-    if setpriv:
-        # A hung server does not notice that its stdin closed: have the kernel kill it if we are killed.
-        argv = [setpriv, "--pdeathsig", "KILL", *argv]
-    if command.namespace is not None:
-        argv = command.namespace.wrap(argv, command.cwd)
-    return await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=command.environment,
-        cwd=command.cwd if command.namespace is None else None,  # else `wrap` sets it
-        start_new_session=True,
-    )
+    with contextlib.ExitStack() as exits:
+        cwd, descriptors = command.cwd, tuple[int, ...]()
+        if command.namespace is not None:
+            argv, descriptors = exits.enter_context(command.namespace.entry(argv, cwd))
+            cwd = None
+        elif setpriv := shutil.which("setpriv") if sys.platform == "linux" else None:
+            # A hung server does not notice that its stdin closed: have the kernel kill it if we are killed.
+            argv = [setpriv, "--pdeathsig", "KILL", *argv]
+        return await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=command.environment,
+            cwd=cwd,
+            pass_fds=descriptors,
+            start_new_session=True,
+        )
 
 
 async def _read_stdout(

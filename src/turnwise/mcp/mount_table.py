@@ -1,38 +1,46 @@
-"""The file systems that are mounted on this machine, without the kernel's own."""
+"""The file systems that a process can reach."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-_TABLE = Path("/proc/self/mountinfo")
-_KERNEL_FOLDERS = (Path("/proc"), Path("/sys"), Path("/dev"), Path("/run"))
-"""Devices, sockets and kernel settings: users keep no files here."""
 _ESCAPE = re.compile(r"\\([0-7]{3})")
+_MOUNT_ID = re.compile(r"^mnt_id:\s*(\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class MountPoint:
-    """A folder on which a file system is mounted."""
+    """A folder or file on which a file system is mounted."""
 
     folder: Path
-    options: tuple[str, ...]
-    """Mount options, such as rw, nosuid, relatime."""
-
-    @property
-    def is_read_only(self) -> bool:
-        return "ro" in self.options
+    is_read_only: bool
 
 
-def mount_points() -> list[MountPoint]:
-    """Return the mount points sorted by path, so that a parent comes before what is mounted below it."""
+def mount_points(process: Path) -> list[MountPoint]:
+    """Return the mount points of a process, by its folder in /proc, without those that others hide.
+
+    They are sorted by path, so that a parent comes before what is mounted below it.
+    """
     found: dict[Path, MountPoint] = {}
-    for line in _TABLE.read_text("utf-8", "surrogateescape").splitlines():
+    table = (process / "mountinfo").read_text("utf-8", "surrogateescape")
+    for line in table.split("\n"):  # splitlines would also split at other characters, which names may have
         fields = line.split(" ")
-        folder = Path(_ESCAPE.sub(lambda match: chr(int(match[1], 8)), fields[4]))
-        if not is_kernel_folder(folder):
-            found[folder] = MountPoint(folder, tuple(fields[5].split(",")))  # the last mount hides the others
+        if len(fields) > 5:
+            folder = Path(_ESCAPE.sub(lambda match: chr(int(match[1], 8)), fields[4]))
+            if _mount_id(Path(f"{process}/root{folder}")) == fields[0]:
+                found[folder] = MountPoint(folder, is_read_only="ro" in fields[5].split(","))
     return [found[folder] for folder in sorted(found)]
 
 
-def is_kernel_folder(folder: Path) -> bool:
-    return any(folder.is_relative_to(kernel) for kernel in _KERNEL_FOLDERS)
+def _mount_id(path: Path) -> str:
+    """Return the number of the mount on which a path is; empty if it cannot be reached."""
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        found = _MOUNT_ID.search(Path(f"/proc/self/fdinfo/{descriptor}").read_text("ascii"))
+        return found[1] if found else ""
+    finally:
+        os.close(descriptor)

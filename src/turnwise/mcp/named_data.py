@@ -20,9 +20,11 @@ _CODE_VARIABLES = {
 }
 """Variables that say where programs are: the folders in them are not the user's data."""
 _KERNEL_FOLDERS = (Path("/proc"), Path("/sys"), Path("/dev"))
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (the user's folders may be there)
 _CONTAINER_PROGRAMS = {"docker", "podman", "nerdctl"}
 _VOLUME = re.compile(r"^(?:--volume=|-v=?)?([~/.][^:]*):/|(?:^|[=,])(?:source|src)=([^,]+)")
 """`-v /host:/inside` or `--mount type=bind,source=/host,target=/inside`."""
+_NO_NETWORK = re.compile(r"(?:^| )--net(?:work)?[= ]none(?: |$)")
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(?://)?(?=/)")
 _MAX_CHARS = 4096
 """A longer text is not a path: Linux allows no longer ones."""
@@ -54,16 +56,26 @@ def named_data(spec: ServerSpec) -> NamedData:
         for place in _places(text, home):
             is_data = place.suffix.lower() not in _CODE_SUFFIXES
             folder = (place if place.is_dir() else place.parent).resolve()
-            if not any(folder.is_relative_to(kernel) for kernel in _KERNEL_FOLDERS):
+            if not _is_kernel_folder(folder):
                 found[folder] = found.get(folder, False) or is_data
     data = outermost(folder for folder, is_data in found.items() if is_data)
     code = (folder for folder, is_data in found.items() if not is_data)
     return NamedData(data, outermost(folder for folder in code if not _is_within(folder, data)))
 
 
+def is_container(spec: ServerSpec) -> bool:
+    """Return whether the command starts a container."""
+    return Path(spec.command or "").name in _CONTAINER_PROGRAMS
+
+
+def has_container_network(spec: ServerSpec) -> bool:
+    """Return whether the command's container has a network."""
+    return is_container(spec) and not _NO_NETWORK.search(" ".join(spec.args))
+
+
 def container_folders(spec: ServerSpec) -> tuple[str, ...]:
     """Return the folders that the command mounts into a container; empty if it starts none."""
-    if Path(spec.command or "").name not in _CONTAINER_PROGRAMS:
+    if not is_container(spec):
         return ()
     matches = (_VOLUME.search(argument) for argument in spec.args)
     return tuple(match[1] or match[2] for match in matches if match)
@@ -76,6 +88,11 @@ def outermost(folders: Iterable[Path]) -> tuple[Path, ...]:
         if not _is_within(folder, tuple(kept)):
             kept.append(folder)
     return tuple(kept)
+
+
+def _is_kernel_folder(folder: Path) -> bool:
+    is_shared = folder.is_relative_to(_SHARED_MEMORY) and folder != _SHARED_MEMORY
+    return not is_shared and any(folder.is_relative_to(kernel) for kernel in _KERNEL_FOLDERS)
 
 
 def _is_within(folder: Path, others: tuple[Path, ...]) -> bool:

@@ -151,7 +151,7 @@ class Pool:
             private=stock.private_folders(supply.spec),
             not_private=stock.not_private,
             is_enclosed=stock.encloses(supply.spec),
-            leak=stock.enclosure.leak,
+            network=stock.network,
         )
 
     @property

@@ -28,7 +28,6 @@ from turnwise.mcp.episode_meta import (
 from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE, Command, Vitals, stdio_transport
 from turnwise.mcp.named_data import named_data
 from turnwise.mcp.offerings import Offerings, read_offerings
-from turnwise.mcp.private_folders import Namespace
 from turnwise.mcp.remote import (
     BUSY_CODE,
     EXPIRED_CODE,
@@ -40,6 +39,8 @@ from turnwise.mcp.remote import (
 from turnwise.mcp.schemas import Schema
 from turnwise.mcp.serve import build
 from turnwise.mcp.spec import EPISODE_DIR, Data, ServerSpec
+from turnwise.mcp.surroundings import installer
+from turnwise.mcp.walls import Namespace
 from turnwise.types import Cause, ServerLoss
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,9 @@ _CAUSES = {
     BUSY_CODE: Cause.CLOSED,
     wire.PARSE_ERROR: Cause.BAD_REPLY,
 }
+
+
+NEEDS_NETWORK = 'tried to reach the network, which "turnwise": {"network": true} in its entry opens'
 
 
 class CallFailed(Exception):
@@ -117,6 +121,8 @@ class Session:
         self._slots = asyncio.Semaphore(spec.options.max_concurrency)
         """Limits the calls in flight at the server; the others wait here."""
         self.protocol_version = ""
+        self.missed_network = False
+        """Whether it ended, and before that a process of its set tried to reach what walls keep from it."""
         self._instance: str | None = None
         """The id of a keyed HTTP server's start, from its first result."""
         self._vitals = Vitals()
@@ -150,7 +156,8 @@ class Session:
         """How a closed connection ended."""
         vitals = self._vitals
         stderr_tail = tuple(self._clean(line) for line in vitals.stderr_tail)
-        return ServerLoss(self.spec.name, self._clean(vitals.reason), vitals.exit_code, stderr_tail)
+        reason = self._clean(vitals.reason) + (f", and {NEEDS_NETWORK}" if self.missed_network else "")
+        return ServerLoss(self.spec.name, reason, vitals.exit_code, stderr_tail)
 
     async def run(self) -> None:
         """Connect, stay connected until `close` or the server's end, clean up; raises only if cancelled."""
@@ -179,6 +186,7 @@ class Session:
                 raise asyncio.CancelledError from group
         finally:
             self._client = None
+            self.missed_network = self._namespace is not None and self._namespace.num_network_failures > 0
             self._vitals.explain("was closed")
             self._ended.set()
             if not self._ready.done():
@@ -380,10 +388,14 @@ def command_of(spec: ServerSpec, directory: Path | None, namespace: Namespace | 
     def fill(text: str) -> str:
         return text.replace(f"${{{EPISODE_DIR}}}", str(directory))
 
+    found = installer(spec)
+    is_offline = found is not None and namespace is not None and not namespace.has_network
+    offline = found.offline if found is not None and is_offline else {}
+
     return Command(
         program=fill(spec.command),
         args=tuple(fill(arg) for arg in spec.args),
-        env={key: fill(value) for key, value in spec.env.items()},
+        env={**offline, **{key: fill(value) for key, value in spec.env.items()}},
         cwd=directory if spec.cwd is None else Path(fill(str(spec.cwd))),
         max_message_bytes=spec.options.max_message_bytes,
         namespace=namespace,

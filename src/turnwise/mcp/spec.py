@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, model_validator
 
@@ -63,6 +63,9 @@ class ServerOptions(BaseModel):
     data: Data = Data.PRIVATE
     """private: each episode has its own copy of the folders that the command names | real: episodes work on
     the real files, or on the real service behind the server."""
+    network: bool | Literal["real"] = False
+    """Whether the server reaches the network, this machine's included | real: and episodes may change what it
+    reaches. Not for remote servers, nor with `data: real`: those are not closed off."""
     template: Path | None = None
     """Directory or file copied into each process's fresh `${EPISODE_DIR}`; process isolation only."""
     num_warm: int = Field(default=2, ge=0)

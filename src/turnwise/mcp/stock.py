@@ -5,23 +5,16 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
+from turnwise.mcp.mounts import Mount, Way
 from turnwise.mcp.named_data import named_data, outermost
-from turnwise.mcp.private_folders import (
-    Enclosure,
-    Mount,
-    Namespace,
-    NotPrivate,
-    Way,
-    find_enclosure,
-    open_namespace,
-    try_mounts,
-    with_real,
-)
+from turnwise.mcp.private_folders import find_enclosure, find_fresh, with_real
 from turnwise.mcp.scratch import Scratch, episode_path
 from turnwise.mcp.session import ConnectFailed, Session
-from turnwise.mcp.spec import EPISODE_DIR, Data, ServerSpec
-from turnwise.mcp.surroundings import caches, is_enclosed, surroundings
+from turnwise.mcp.spec import EPISODE_DIR, ServerSpec
+from turnwise.mcp.surroundings import installer, is_enclosed, surroundings
+from turnwise.mcp.walls import Enclosure, Namespace, NotPrivate, open_namespace
 from turnwise.types import ServerLoss
 
 logger = logging.getLogger(__name__)
@@ -33,6 +26,7 @@ class ProcessSet:
 
     namespace: Namespace | None = None
     sessions: dict[str, Session] = field(default_factory=dict)
+    ending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Stock:
@@ -43,7 +37,7 @@ class Stock:
     ) -> None:
         self.name = name
         self.not_private = ""
-        """Why the group's folders could not be made private on this machine; empty if they are."""
+        """Why the group's servers could not be walled in on this machine; empty if they are."""
         self._specs = specs
         self._num_warm = max(spec.options.num_warm for spec in specs)
         self._max_sets = min(spec.options.max_processes for spec in specs)
@@ -66,7 +60,13 @@ class Stock:
 
     def encloses(self, spec: ServerSpec) -> bool:
         """Return whether all folders that the server can reach are private or read-only."""
-        return is_enclosed(spec) and bool(self.enclosure.mounts) and not self.enclosure.leak
+        return is_enclosed(spec) and self.enclosure.is_walled
+
+    @property
+    def network(self) -> bool | Literal["real"]:
+        """Whether the group's servers have network: one of them opens it for all, as they share processes."""
+        opened = [spec.options.network for spec in self._specs if is_enclosed(spec) and spec.options.network]
+        return "real" if opened and all(network == "real" for network in opened) else bool(opened)
 
     def private_folders(self, spec: ServerSpec) -> list[str]:
         """Return the server's data folders that are private to each set; marks copies, for their cost."""
@@ -87,13 +87,15 @@ class Stock:
 
     async def new_set(self, real: Sequence[Path] = ()) -> ProcessSet:
         """Create a set without processes; its folders are private, except `real`. Raises ConnectFailed."""
-        mounts = with_real(await self._found_enclosure(), real)
+        enclosure = await self._found_enclosure()
         made = ProcessSet()
-        if mounts:
+        if enclosure != Enclosure():
             try:
-                made.namespace = await open_namespace(mounts, self._scratch)
+                if real:
+                    enclosure = with_real(enclosure, real)
+                made.namespace = await open_namespace(enclosure, self._scratch)
             except (NotPrivate, OSError) as error:
-                reason = f"has no private copy of its data: {error}"
+                reason = f"has no walls around it: {error}"
                 raise ConnectFailed(ServerLoss(self.name, reason)) from None
         self._sets.add(made)
         return made
@@ -103,10 +105,10 @@ class Stock:
 
         The command does this whenever it runs. No tool is called in this set.
         """
-        enclosure = await self._found_enclosure()
-        if with_real(enclosure, caches(spec)) == enclosure.mounts:
-            return  # the caches are not private
-        made = await self.new_set(real=caches(spec))
+        found = installer(spec)
+        if found is None or not (await self._found_enclosure()).is_walled:
+            return
+        made = await self.new_set(real=found.caches)
         try:
             await start(made)
         finally:
@@ -135,11 +137,14 @@ class Stock:
 
     async def discard(self, used: ProcessSet) -> None:
         """End a set's processes, then remove its private folders."""
-        await asyncio.gather(*(session.close() for session in used.sessions.values()))
-        self._sets.discard(used)
-        if used.namespace is not None:
-            used.namespace.close()
-            await self._scratch.discard(used.namespace.directory)
+        async with used.ending:
+            if used not in self._sets:
+                return
+            await asyncio.gather(*(session.close() for session in used.sessions.values()))
+            if used.namespace is not None:
+                await used.namespace.close()
+                await self._scratch.discard(used.namespace.directory)
+            self._sets.discard(used)
 
     async def close(self) -> None:
         self._is_closing = True
@@ -161,14 +166,13 @@ class Stock:
                 for spec in self._specs
                 if uses_scratch(spec)
             ]
-            if enclosed:
-                return await find_enclosure(named, around, fresh, self._scratch)
-            if fresh:
-                await try_mounts(fresh, self._scratch)
-            return Enclosure(tuple(fresh))
+            if not enclosed:
+                return await find_fresh(fresh, self._scratch)
+            has_network = bool(self.network)
+            return await find_enclosure(named, around, fresh, self._scratch, has_network=has_network)
         except (NotPrivate, OSError) as error:
-            self.not_private = str(error) if named else ""
-            return Enclosure(leak=str(error) if enclosed else "")
+            self.not_private = str(error) if enclosed else ""
+            return Enclosure()
 
     def _top_up(self) -> None:
         """Start as many spawns as waiting episodes and the warm stock need, up to `max_processes`."""
@@ -237,7 +241,7 @@ def grouped(specs: Sequence[ServerSpec]) -> list[list[ServerSpec]]:
     """Group the servers whose data folders overlap; every other server is a group of its own."""
     groups: list[tuple[list[ServerSpec], list[Path]]] = []
     for spec in specs:
-        folders = list(named_data(spec).data) if spec.options.data is Data.PRIVATE else []
+        folders = list(named_data(spec).data) if is_enclosed(spec) else []
         together = [group for group in groups if _overlap(folders, group[1])]
         groups = [group for group in groups if group not in together]
         members = [member for group in together for member in group[0]]

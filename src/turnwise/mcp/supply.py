@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from turnwise.mcp.gate import BreakerOpen, Gate
-from turnwise.mcp.private_folders import Namespace
 from turnwise.mcp.scratch import Scratch, episode_path
-from turnwise.mcp.session import CallFailed, ConnectFailed, Session, describe
+from turnwise.mcp.session import NEEDS_NETWORK, CallFailed, ConnectFailed, Session, describe
 from turnwise.mcp.spec import Isolation, ServerSpec
 from turnwise.mcp.stock import ProcessSet, Stock, StockedServer, uses_scratch
+from turnwise.mcp.walls import Namespace
 from turnwise.types import Cause, ServerLoss
 
 logger = logging.getLogger(__name__)
@@ -78,6 +78,7 @@ class Supply:
         self._connecting = asyncio.Lock()
         self._live: set[Session] = set()
         self._is_closing = False
+        self._has_told = False
 
     async def connect(self) -> Session:
         """Open the first connection, list the tools, resolve `auto` isolation; return the session."""
@@ -210,6 +211,9 @@ class Supply:
             await session.run()
         finally:
             self._live.discard(session)
+            if session.missed_network and not self._has_told:
+                self._has_told = True
+                logger.warning("server %s %s", self.spec.name, NEEDS_NETWORK)
             if directory is not None:
                 await self._scratch.discard(directory)
 

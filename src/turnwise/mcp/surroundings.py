@@ -2,9 +2,12 @@
 
 import os
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from turnwise.mcp.launch import OWN_PROGRAM
+from turnwise.mcp.named_data import is_container
 from turnwise.mcp.spec import Data, ServerSpec
 
 _CACHES = {
@@ -15,12 +18,33 @@ _CACHES = {
     "pipx": (".cache/pipx", ".local/share/pipx", ".local/pipx"),
 }
 """Where commands that install a server before they start it put it, below the home folder."""
+_OFFLINE = {
+    "npx": {"npm_config_offline": "true"},
+    "uvx": {"UV_OFFLINE": "1"},
+    "uv": {"UV_OFFLINE": "1"},
+}
+"""Variables with which these commands use their cache alone, instead of waiting for a network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installer:
+    """A command that installs a server before it starts it."""
+
+    caches: tuple[Path, ...]
+    """Folders into which it installs."""
+    offline: Mapping[str, str]
+    """Variables with which it uses only those."""
 
 
 def is_enclosed(spec: ServerSpec) -> bool:
-    """Return whether it runs with private folders. Our servers keep no files; remote ones run elsewhere."""
+    """Return whether it runs inside walls.
+
+    Our servers keep no files, remote ones run elsewhere, and a container, which is a wall itself, is started
+    by a daemon outside of ours.
+    """
     is_own = Path(spec.command or "").name == OWN_PROGRAM
-    return spec.command is not None and not is_own and spec.options.data is Data.PRIVATE
+    is_local = spec.command is not None and not is_own and not is_container(spec)
+    return is_local and spec.options.data is Data.PRIVATE
 
 
 def surroundings(spec: ServerSpec) -> tuple[Path, ...]:
@@ -30,10 +54,13 @@ def surroundings(spec: ServerSpec) -> tuple[Path, ...]:
     return tuple(place.resolve() for place in places if place.is_dir())
 
 
-def caches(spec: ServerSpec) -> tuple[Path, ...]:
-    """Return the folders into which the command installs the server; empty if it installs nothing."""
-    names = _CACHES.get(Path(spec.command or "").name, ())
-    return tuple(_home(spec).resolve() / name for name in names)
+def installer(spec: ServerSpec) -> Installer | None:
+    """Return how the command installs the server; None if it installs nothing."""
+    program = Path(spec.command or "").name
+    if program not in _CACHES:
+        return None
+    caches = tuple(_home(spec).resolve() / name for name in _CACHES[program])
+    return Installer(caches, _OFFLINE.get(program, {}))
 
 
 def _home(spec: ServerSpec) -> Path:

@@ -1,8 +1,10 @@
 """The state of a run between two steps; with the trainer's own state, all that resuming needs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from turnwise.diagnostics.falls import FallTests, Watched, falls_as_json, falls_of, watch
 from turnwise.evaluate.report import EvaluationReport
@@ -24,7 +26,7 @@ from turnwise.types import Task
 class RunProgress:
     """The next step, the data cursor, and the best validation so far."""
 
-    next_step: int
+    next_step: Annotated[int, Field(ge=0)]
     curriculum: CurriculumState
     best_step: int | None = None
     """The number of steps done when validation was best; of equal ones, the last."""
@@ -80,10 +82,13 @@ class RunProgress:
         }
 
 
+_TYPES = TypeAdapter(RunProgress)
+
+
 def progress_of(saved: Mapping[str, Any]) -> RunProgress:
     """The inverse of `RunProgress.as_json`; ValueError if the value has another shape."""
     try:
-        return RunProgress(
+        found = RunProgress(
             saved["next_step"],
             state_of(saved["curriculum"]),
             saved["best_step"],
@@ -93,5 +98,9 @@ def progress_of(saved: Mapping[str, Any]) -> RunProgress:
             falls_of(saved.get("validation_falls", {})),
             record_of(saved.get("validation_record", {})),
         )
+        return _TYPES.validate_python(asdict(found))
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        raise ValueError(f"a checkpoint's progress is damaged: {place}: {error.errors()[0]['msg']}") from None
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"a checkpoint's progress is damaged: {type(error).__name__}: {error}") from None

@@ -43,6 +43,7 @@ from turnwise.run.publishing import Publishing
 from turnwise.run.save_clock import SaveClock
 from turnwise.run.screen import Screen
 from turnwise.run.start_up import Phases, load_during_start
+from turnwise.run.step_rescues import StepRescues, rescues_of
 from turnwise.run.task_digests import keep_digests
 from turnwise.runtime.atomic_write import write_atomically
 from turnwise.runtime.detached_thread import run_detached
@@ -60,6 +61,7 @@ from turnwise.training.model.quantised import twin
 from turnwise.training.packing.samples import Sample, samples_of
 from turnwise.training.sharding.strategies import STRATEGIES
 from turnwise.training.update import checkpoint
+from turnwise.training.update.imitation import weight_at
 from turnwise.training.update.statistics import TokenMismatch
 from turnwise.training.update.tokens import write_tokens
 from turnwise.training.update.trainer import StepResult, Trainer
@@ -177,15 +179,25 @@ class TrainingRun:
     async def learn(self, batch: CollectedBatch) -> StepResult:
         """Update the policy in a thread, so that the next batch can be collected meanwhile."""
         samples = samples_of(batch.groups)
+        rescues = await self._rescues(batch)
         if self.recipe.run.mode == "sync" and isinstance(self.bench.engine, SleepingEngine):
             await self.bench.engine.sleep()  # the publication after the update wakes it
-        return await run_detached(self._update, batch, samples)
+        result = await run_detached(self._update, batch, samples, rescues.lessons)
+        return replace(result, metrics=result.metrics | rescues.figures)
 
-    def _update(self, batch: CollectedBatch, samples: Sequence[Sample]) -> StepResult:
+    async def _rescues(self, batch: CollectedBatch) -> StepRescues:
+        imitation = self.recipe.imitation
+        if imitation.lessons != "rescues" or not weight_at(imitation, batch.step):
+            return StepRescues((), {})
+        return await rescues_of(self.bench, batch.played, LESSONS_PER_STEP, self.ranks)
+
+    def _update(
+        self, batch: CollectedBatch, samples: Sequence[Sample], rescues: Sequence[Sample]
+    ) -> StepResult:
         step = batch.step
         # seeded by the step, so that a resumed run draws the same numbers as an unbroken one
         torch.manual_seed(step_seed(self.recipe.seed, step))
-        result = self.trainer.update(samples, step=step, imitation=self._lessons(step))
+        result = self.trainer.update(samples, step=step, imitation=self._lessons(step, rescues))
         if result.tokens and self.folder.is_written_here:
             members = (member for group in batch.groups for member in group.trajectories)
             episodes = [member.episode_id for member in members]
@@ -195,13 +207,12 @@ class TrainingRun:
             result = replace(result, skipped=f"in each of the {num_flat} groups all rewards were equal")
         return result
 
-    def _lessons(self, step: int) -> list[Sample]:
-        imitation = self.recipe.imitation
-        if not self.lessons or step >= imitation.num_steps:
-            return []
-        first = step * LESSONS_PER_STEP
-        chosen = [self.lessons[(first + i) % len(self.lessons)] for i in range(LESSONS_PER_STEP)]
-        # log-probs of demonstrations are taken at the temperature that this step samples with
+    def _lessons(self, step: int, rescues: Sequence[Sample]) -> list[Sample]:
+        chosen = list(rescues)
+        if self.lessons and weight_at(self.recipe.imitation, step):
+            first = step * LESSONS_PER_STEP
+            chosen = [self.lessons[(first + i) % len(self.lessons)] for i in range(LESSONS_PER_STEP)]
+        # log-probs of lessons are taken at the temperature that this step samples with
         return [replace(lesson, temperature=self.recipe.temperature_at(step)) for lesson in chosen]
 
     def _publish(self) -> Coroutine[Any, Any, None]:
@@ -391,8 +402,14 @@ class TrainingRun:
                 self.screen.resumed(0, dropped)
             seed = self.recipe.seed
             return RunProgress(0, CurriculumState(seed=seed), plan_starts=PlanStarts(seed))
-        progress = progress_of(found.facts.get("standing", {}))
-        self.trainer.restore(found.tensors, found.facts["trainer"])
+        try:
+            progress = progress_of(found.facts.get("standing", {}))
+            if progress.next_step != found.step:
+                raise ValueError(f"its progress is that of step {progress.next_step}")
+            self.trainer.restore(found.tensors, found.facts["trainer"])
+        except (LookupError, ValueError) as error:  # its digests are right, so somebody has changed it
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ValueError(f"{found.path}: not a checkpoint of this run: {reason}") from None
         self.screen.resumed(progress.next_step, self.folder.cut(progress.next_step))
         return progress
 
@@ -429,7 +446,7 @@ async def open_run(
         for played in (tasks, *_measured_tasks(recipe).values()):
             require_playable(bench, played)
         lessons: Sequence[Sample] = ()
-        if recipe.imitation.weight:
+        if recipe.imitation.weight and recipe.imitation.lessons == "demonstrations":
             # verified by the first rank alone: a server fault on another rank would give it other lessons
             lessons, *_ = await gather_from_ranks(ranks, _lessons(bench, tasks, screen, ranks), "steps")
         tokenizer = bench.chat.tokenizer_json

@@ -51,6 +51,8 @@ export const OVERVIEW = [
     note: "Turns played and tools called in an episode, on average." },
   { key: "plan_starts", title: "Starts inside the plan", names: ["plan_starts/*"],
     note: "Share of episodes that began with turns of the task's plan, the share of the plan given, and how many reached the goal from there. None counts as a success of the task." },
+  { key: "rescues", title: "Rescues", names: ["rescues/*"],
+    note: "Failed episodes in which the task's plan took over, and those of them that reached the goal and are imitated." },
   { key: "rate", title: "Learning rate", names: ["learning_rate"],
     note: "As the schedule had it at each step." },
   { key: "lost", title: "Lost episodes", names: ["episodes/lost", "groups/dropped"],

@@ -70,6 +70,7 @@ WITHOUT_COUNTERPART: Mapping[str, str] = {
     "run.warm_start": "SkyRL learns only from episodes: run `turnwise sft` first",
     "imitation.weight": "SkyRL learns only from episodes: run `turnwise sft` first",
     "imitation.num_steps": "see imitation.weight",
+    "imitation.lessons": "see imitation.weight",
     **{f"hardware.{key}": "[skyrl] sets the processes of SkyRL" for key in HardwareConfig.model_fields},
     **{f"sft.{key}": "only `turnwise sft` reads it" for key in SftConfig.model_fields},
     **{f"curriculum.{key}": "SkyRL draws tasks uniformly" for key in CurriculumConfig.model_fields},

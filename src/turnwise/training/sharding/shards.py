@@ -99,7 +99,9 @@ def start_of(parameter: Tensor) -> int:
 
 
 def part_of(full: Tensor, parameter: Tensor) -> Tensor:
-    """Return this rank's part of a full tensor of the parameter's shape."""
+    """Return this rank's part of a full tensor; ValueError if it has not the parameter's shape."""
+    if full.shape != whole_shape(parameter):
+        raise ValueError(f"a tensor of shape {tuple(full.shape)}, expected {tuple(whole_shape(parameter))}")
     if not is_spread(parameter):
         return full
     own, start = local(parameter), start_of(parameter)

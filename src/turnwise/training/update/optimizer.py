@@ -254,10 +254,13 @@ class Optimizer:
             if f"{name}/{MOMENTS[0]}" not in tensors:
                 continue  # it has never had a gradient
             *moments, count = (tensors[f"{name}/{moment}"] for moment in MOMENTS)
+            if count.ndim:
+                raise ValueError(f"{name}: the number of steps has shape {tuple(count.shape)}")
+            own = [part_of(moment, parameter) for moment in moments]
             if self._offloaded is not None:
-                self._offloaded.set_state(twin, dict(zip(MOMENTS, [*moments, count], strict=True)))
+                self._offloaded.set_state(twin, dict(zip(MOMENTS, [*own, count], strict=True)))
                 continue
-            parts = [part_of(moment, parameter).clone().to(twin.device) for moment in moments]
+            parts = [moment.clone().to(twin.device) for moment in own]
             # torch keeps the count on the CPU, the moments on the parameter's device
             self._adamw.state[twin] = dict(zip(MOMENTS, [*parts, count.clone().cpu()], strict=True))
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from turnwise.algorithms.kl import adapt
@@ -78,6 +79,9 @@ class _Progress:
     """Tokens per micro-batch after memory ran out; None if it never did."""
     num_kl_cap_in_a_row: int = 0
     """Updates in which the KL cap left no step, since the last update that it did not stop."""
+
+
+_PROGRESS = TypeAdapter(_Progress)
 
 
 class Trainer:
@@ -257,8 +261,9 @@ class Trainer:
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Restore what `tensors` and `facts` returned, bit for bit; ValueError if the policy differs."""
+        progress = _PROGRESS.validate_python(facts)
         self.policy.load_state(Chosen(tensors, "policy/", "value/"))
-        self._progress = _Progress(**facts)
+        self._progress = progress
         if self._progress.lowered_tokens is not None:
             self._passes.lower_to(self._progress.lowered_tokens)
         self._optimizer.restore(Chosen(tensors, "optimizer/", is_short=True))

@@ -1,0 +1,319 @@
+"""A third-party server that an attacker controls reaches nothing outside its episode."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mcp.leases import ask, script_spec
+from turnwise.mcp.pool import Pool
+from turnwise.mcp.session import ConnectFailed
+
+REPO = Path(__file__).parents[2]
+CONNECT = """
+import socket
+peer = socket.socket(socket.{family})
+peer.settimeout(5)
+peer.connect({address!r})
+peer.sendall(b"DROP TABLE orders")
+print("reached")
+"""
+
+
+@contextlib.asynccontextmanager
+async def attacking(**options: Any) -> AsyncIterator[Any]:
+    """A function that runs code inside the attacker's server, within one episode."""
+    settings = {"num_warm": 0, **options}
+    env, args = settings.pop("env", None), settings.pop("args", ())
+    async with (
+        Pool([script_spec("attacker", *args, env=env, **settings)]) as pool,
+        pool.lease(["attacker"], "e") as toolbox,
+    ):
+        yield attack_of(toolbox)
+
+
+def attack_of(toolbox: Any) -> Any:
+    async def run(code: str) -> str:
+        return (await ask(toolbox, "run", code=code)).content
+
+    return run
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        yield server
+
+
+def was_reached(server: socket.socket) -> bool:
+    try:
+        server.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
+
+
+# --- the network ----------------------------------------------------------------------------------------
+
+
+async def test_a_service_on_this_machine_cannot_be_reached(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    async with attacking(env={"PGHOST": "127.0.0.1", "PGPORT": str(port)}) as attack:
+        answer = await attack(CONNECT.format(family="AF_INET", address=("127.0.0.1", port)))
+    assert answer == "ConnectionRefusedError: [Errno 111] Connection refused"
+    assert not was_reached(listener)
+
+
+async def test_another_machine_cannot_be_reached() -> None:
+    async with attacking() as attack:
+        answer = await attack(CONNECT.format(family="AF_INET", address=("192.0.2.1", 5432)))
+    assert answer == "OSError: [Errno 101] Network is unreachable"
+
+
+async def test_an_abstract_socket_cannot_be_reached() -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"\0turnwise-test-{os.getpid()}")
+        server.listen()
+        server.setblocking(False)
+        async with attacking() as attack:
+            answer = await attack(CONNECT.format(family="AF_UNIX", address=server.getsockname()))
+        assert answer == "ConnectionRefusedError: [Errno 111] Connection refused"
+        assert not was_reached(server)
+
+
+@pytest.mark.parametrize("parent", ["/run", "/opt", "/dev/shm", "tmp_path"])
+async def test_a_socket_with_a_path_cannot_be_reached(parent: str, tmp_path: Path) -> None:
+    folder = tmp_path if parent == "tmp_path" else Path(parent)
+    if not os.access(folder, os.W_OK):
+        pytest.skip("only root can bind a socket there")
+    path = folder / f"turnwise-{os.getpid()}.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        try:
+            server.listen()
+            server.setblocking(False)
+            async with attacking() as attack:
+                assert "reached" not in await attack(CONNECT.format(family="AF_UNIX", address=str(path)))
+            assert not was_reached(server)
+        finally:
+            path.unlink()
+
+
+async def test_servers_of_one_episode_reach_each_other(tmp_path: Path) -> None:
+    """They name the same folder, so they share one network of their own."""
+    serve = "import socket; s = socket.create_server(('127.0.0.1', 4242)); print('listens')"
+    names = ("one", "other")
+    specs = [
+        script_spec("attacker", str(tmp_path), num_warm=0).model_copy(update={"name": name}) for name in names
+    ]
+    async with Pool(specs) as pool, pool.lease(names, "e") as toolbox:
+        assert (await ask(toolbox, "one__run", code=serve)).content == "listens"
+        code = CONNECT.format(family="AF_INET", address=("127.0.0.1", 4242))
+        assert (await ask(toolbox, "other__run", code=code)).content == "reached"
+
+
+async def test_an_open_network_is_reached_and_is_an_exposure(listener: socket.socket) -> None:
+    code = CONNECT.format(family="AF_INET", address=("127.0.0.1", listener.getsockname()[1]))
+    async with attacking(network=True) as attack:
+        assert await attack(code) == "reached"
+    assert was_reached(listener)
+    for network, is_refused in ((False, False), (True, True), ("real", False)):
+        async with Pool([script_spec("attacker", num_warm=0, network=network)]) as pool:
+            await pool.connect()
+            exposure = pool.exposure("attacker")
+            assert exposure.is_refused is is_refused
+            assert str(exposure).endswith("open network" if network else "no network")
+
+
+async def test_a_server_that_misses_the_network_is_told_how_to_open_it(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    advice = '"turnwise": {"network": true}'
+    with caplog.at_level(logging.WARNING):
+        async with attacking() as attack:
+            assert advice not in caplog.text
+            await attack(CONNECT.format(family="AF_INET", address=("192.0.2.1", 5432)))
+    assert advice in caplog.text
+
+    script = tmp_path / "server.py"
+    script.write_text("import socket; socket.create_connection(('192.0.2.1', 5432))")
+    spec = script_spec("attacker", num_warm=0).model_copy(update={"args": (str(script),)})
+    async with Pool([spec]) as pool:
+        failed = (await pool.connect())["attacker"]
+    assert isinstance(failed, ConnectFailed)
+    assert advice in str(failed)
+
+
+# --- the machine ----------------------------------------------------------------------------------------
+
+
+SEARCH = """
+import os
+for number in filter(str.isdigit, os.listdir("/proc")):
+    for name in ("environ", "mem", "root{secret}"):
+        try:
+            with open(f"/proc/{{number}}/{{name}}", "rb") as file:
+                if b"hunter2-of-the-trainer" in file.read(100000):
+                    print("found in", name)
+        except OSError:
+            pass
+print(len(list(filter(str.isdigit, os.listdir("/proc")))) < 10)
+"""
+
+
+async def test_the_trainer_cannot_be_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SECRET_KEY", "hunter2-of-the-trainer")
+    async with attacking() as attack:
+        assert await attack(SEARCH.format(secret=tmp_path)) == "True"
+        assert "No such process" in await attack(f"import os; os.kill({os.getpid()}, 0)")
+
+
+ESCAPES = (
+    "mount -o remount,rw /",
+    "mount -o remount,rw,bind /",
+    "umount -l /proc",
+    "mount --bind /proc /mnt",
+    "nsenter --target 1 --mount --pid true",
+    "unshare --mount true",
+    "unshare --user --map-root-user --mount mount -o remount,rw,bind /",
+    "unshare --user --map-root-user --mount umount -l /run",
+    "mknod /tmp/disk b 254 0",
+    "sysctl -w kernel.core_pattern=x",
+    "sh -c 'echo x > /proc/sys/kernel/core_pattern'",
+    "sh -c 'echo x > /sys/power/state'",
+    "sh -c 'echo x > /etc/turnwise-test'",
+    "sh -c ': > /proc/1/root/etc/turnwise-test'",
+    "chroot /proc/1/root mount -o remount,rw /",
+    "setpriv --inh-caps=+sys_admin true",
+)
+
+
+async def test_mounts_and_namespaces_cannot_be_changed() -> None:
+    code = "import subprocess; print(subprocess.run({!r}, shell=True, capture_output=True).returncode != 0)"
+    async with attacking() as attack:
+        held = {escape: await attack(code.format(escape)) for escape in ESCAPES}
+        status = await attack("print(open('/proc/self/status').read())")
+    assert set(held.values()) == {"True"}, held
+    assert "NoNewPrivs:\t1" in status
+    assert not int(status.partition("CapPrm:")[2].split()[0], 16) & ~0xFB, "only what concerns files"
+
+
+async def test_shared_memory_and_run_belong_to_the_episode(tmp_path: Path) -> None:
+    shared = Path("/dev/shm")
+    (shared / f"turnwise-test-{os.getpid()}").write_text("real")
+    places = [shared / f"turnwise-test-{os.getpid()}", Path(f"/run/turnwise-test-{os.getpid()}")]
+    try:
+        async with attacking() as attack:
+            for place in places:
+                assert await attack(f"print(open({str(place)!r}).read())") != "real"
+                await attack(f"open({str(place)!r}, 'w').write('by the model')")
+        async with attacking() as attack:  # another episode
+            for place in places:
+                assert "by the model" not in await attack(f"print(open({str(place)!r}).read())")
+        assert places[0].read_text() == "real"
+        assert not places[1].exists()
+    finally:
+        places[0].unlink()
+
+
+async def test_a_named_folder_in_shared_memory_is_private() -> None:
+    folder = Path(f"/dev/shm/turnwise-test-{os.getpid()}")
+    folder.mkdir()
+    (folder / "orders").write_text("real")
+    try:
+        async with attacking(args=[str(folder)]) as attack:
+            path = str(folder / "orders")
+            assert await attack(f"print(open({path!r}).read())") == "real"
+            assert await attack(f"open({path!r}, 'w').write('x'); print(open({path!r}).read())") == "x"
+        assert (folder / "orders").read_text() == "real"
+    finally:
+        (folder / "orders").unlink()
+        folder.rmdir()
+
+
+SYSTEM_V = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+number = libc.shmget(424242, 4096, {flags})
+print(number >= 0 and ctypes.string_at(libc.shmat(number, None, 0), 4))
+if number >= 0:
+    ctypes.memmove(libc.shmat(number, None, 0), b"mine", 4)
+"""
+
+
+async def test_one_episode_cannot_read_the_system_v_memory_of_another() -> None:
+    async with Pool([script_spec("attacker", num_warm=0)]) as pool:
+        async with pool.lease(["attacker"], "one") as one, pool.lease(["attacker"], "other") as other:
+            create, find = SYSTEM_V.format(flags=0o1666), SYSTEM_V.format(flags=0)
+            assert await attack_of(one)(create) == r"b'\x00\x00\x00\x00'"
+            assert await attack_of(one)(find) == "b'mine'"
+            assert await attack_of(other)(find) == "False"
+
+
+DAEMON = """
+import os
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execlp("sleep", "sleep", "{seconds}")
+    os._exit(0)
+os.wait()
+print("left")
+"""
+PLAYER = """
+import asyncio
+from tests.mcp.test_walls import attacking
+
+async def main():
+    async with attacking() as attack:
+        print(await attack({daemon!r}), flush=True)
+        await asyncio.sleep(3600)
+
+asyncio.run(main())
+"""
+
+
+def is_running(argument: str) -> bool:
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if argument in (process / "cmdline").read_text().split("\0"):
+                return True
+    return False
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():
+            await asyncio.sleep(0.02)
+
+
+async def test_a_background_process_ends_with_its_episode() -> None:
+    seconds = f"3600.{os.getpid()}"
+    async with Pool([script_spec("attacker", num_warm=0)]) as pool:
+        async with pool.lease(["attacker"], "one") as toolbox:
+            assert await attack_of(toolbox)(DAEMON.format(seconds=seconds)) == "left"
+            await until(lambda: is_running(seconds))
+        await until(lambda: not is_running(seconds))
+
+
+async def test_all_processes_end_if_the_trainer_is_killed() -> None:
+    seconds = f"3601.{os.getpid()}"
+    code = PLAYER.format(daemon=DAEMON.format(seconds=seconds))
+    player = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, cwd=REPO, stdout=asyncio.subprocess.PIPE
+    )
+    assert player.stdout is not None
+    assert await player.stdout.readline() == b"left\n"
+    await until(lambda: is_running(seconds))
+    player.kill()
+    await player.communicate()
+    await until(lambda: not is_running(seconds))
