@@ -9,7 +9,6 @@ docs/python.md is the guide. A name is imported when it is used: torch alone tak
 the same names for type checkers and editors.
 """
 
-from importlib import import_module
 from typing import Any
 
 # Three packages have the name of a function. Python makes a package an attribute when it is loaded, and never
@@ -69,14 +68,9 @@ __all__ = list(_HOME)
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'turnwise' has no attribute {name!r}")
-    try:
-        value = getattr(import_module(f"turnwise.api.{_HOME[name]}"), name)
-    except ModuleNotFoundError as error:
-        from turnwise.config.optional_packages import missing_package
+    from turnwise.api.lazy_names import load_name
 
-        if (missing := missing_package(error)) is None:
-            raise
-        raise ModuleNotFoundError(f"turnwise.{name}: {missing}", name=error.name) from None
+    value = load_name(_HOME[name], name)
     globals()[name] = value
     return value
 
