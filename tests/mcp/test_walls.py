@@ -4,17 +4,26 @@ import asyncio
 import contextlib
 import logging
 import os
+import shlex
+import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.mcp.leases import ask, script_spec
+from turnwise.mcp.exposure import refusal
+from turnwise.mcp.mounts import Mount, Way
 from turnwise.mcp.pool import Pool
+from turnwise.mcp.private_folders import find_enclosure
+from turnwise.mcp.scratch import Scratch
 from turnwise.mcp.session import ConnectFailed
+from turnwise.mcp.walls import NotPrivate, open_namespace, require_sealed
 
 REPO = Path(__file__).parents[2]
 CONNECT = """
@@ -186,8 +195,7 @@ ESCAPES = (
     "unshare --user --map-root-user --mount mount -o remount,rw,bind /",
     "unshare --user --map-root-user --mount umount -l /run",
     "mknod /tmp/disk b 254 0",
-    "sysctl -w kernel.core_pattern=x",
-    "sh -c 'echo x > /proc/sys/kernel/core_pattern'",
+    "sh -c 'cat /proc/sys/vm/swappiness > /proc/sys/vm/swappiness'",
     "sh -c 'echo x > /sys/power/state'",
     "sh -c 'echo x > /etc/turnwise-test'",
     "sh -c ': > /proc/1/root/etc/turnwise-test'",
@@ -317,3 +325,87 @@ async def test_all_processes_end_if_the_trainer_is_killed() -> None:
     player.kill()
     await player.communicate()
     await until(lambda: not is_running(seconds))
+
+
+# --- mounts -----------------------------------------------------------------------------------------------
+
+
+IN_A_MOUNT_NAMESPACE = """
+set -e
+mkdir -p {home}/disk/inner {home}/disk/hidden
+mount -t tmpfs tmpfs {home}/disk
+mkdir {home}/disk/inner {home}/disk/hidden
+mount -t tmpfs tmpfs {home}/disk/inner
+mount -t tmpfs tmpfs {home}/disk/hidden
+mount -t tmpfs tmpfs {home}/disk
+mkdir {home}/disk/inner
+mount -t tmpfs tmpfs {home}/disk/inner
+for name in 'a b' 'a,b:c' "a'b" 'a
+b' "$(printf 'a\\014b\\342\\200\\250c')" 'a\\b'; do
+  mkdir {home}/"$name"
+  mount -t tmpfs tmpfs {home}/"$name"
+done
+exec {python} -c {code} {home}
+"""
+WRITE_EVERYWHERE = """
+import asyncio, sys
+from pathlib import Path
+from tests.mcp.leases import script_spec
+from tests.mcp.test_walls import attack_of
+from turnwise.mcp.pool import Pool
+
+async def main(home):
+    spec = script_spec("attacker", env={"HOME": str(home)}, num_warm=0)
+    folders = [folder for folder in home.rglob("*") if folder.is_dir()]
+    assert len(folders) >= 8, folders
+    async with Pool([spec]) as pool, pool.lease(["attacker"], "e") as toolbox:
+        exposure = pool.exposure("attacker")
+        assert exposure.is_enclosed and not exposure.is_refused, exposure
+        for folder in folders:
+            await attack_of(toolbox)(f"open({str(folder / 'file')!r}, 'w').write('by the model')")
+    assert not list(home.rglob("file")), list(home.rglob("file"))
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+def test_no_mount_below_a_mount_and_no_name_of_one_lets_writes_through(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    script = IN_A_MOUNT_NAMESPACE.format(home=home, python=sys.executable, code=shlex.quote(WRITE_EVERYWHERE))
+    as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
+    command = ["unshare", "--mount", *as_root, "sh", "-c", script]
+    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+async def test_a_file_system_that_appears_before_the_start_ends_it(tmp_path: Path) -> None:
+    """Nobody knows about it, so nobody has made it private: the processes would reach the real one."""
+    scratch = Scratch()
+    (tmp_path / "real").mkdir()
+    try:
+        known = await find_enclosure([tmp_path], [], [], scratch)
+        unknown = replace(known, mounts=(*known.mounts, Mount(tmp_path / "real", Way.REAL)))
+        opened = await open_namespace(unknown, scratch)
+        with pytest.raises(NotPrivate, match="real could be written to"):
+            require_sealed(opened, known.mounts)
+        await opened.close()
+    finally:
+        scratch.close()
+
+
+async def test_without_walls_a_server_that_may_write_is_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for program in ("sh", "unshare", "nsenter", "setpriv", "env"):
+        (tmp_path / program).symlink_to(shutil.which(program) or program)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    async with Pool([script_spec("attacker", num_warm=0)]) as pool:
+        assert not await pool.connect()
+        exposure = pool.exposure("attacker")
+        assert exposure.is_refused
+        assert "bwrap is not installed (bubblewrap)" in refusal(exposure)
+        assert '"turnwise": {"data": "real"}' in refusal(exposure)
+    async with Pool([script_spec("attacker", num_warm=0, data="real")]) as pool:
+        assert not await pool.connect()
+        assert not pool.exposure("attacker").is_refused

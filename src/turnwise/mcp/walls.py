@@ -132,7 +132,7 @@ async def open_namespace(enclosure: Enclosure, scratch: Scratch) -> Namespace:
             namespace = await _open(enclosure, directory, exits)
         try:
             if enclosure.is_walled:
-                _require_sealed(namespace, enclosure.mounts)
+                require_sealed(namespace, enclosure.mounts)
         except BaseException:
             await namespace.close()
             raise
@@ -251,7 +251,7 @@ def _sockets(covered: Sequence[Path]) -> Iterator[str]:
                 yield bound[1]
 
 
-def _require_sealed(namespace: Namespace, mounts: Sequence[Mount]) -> None:
+def require_sealed(namespace: Namespace, mounts: Sequence[Mount]) -> None:
     """Raise NotPrivate if a file system that was mounted meanwhile, or in an odd place, can be written to."""
     ours = {mount.folder for mount in mounts if mount.way is not Way.READ_ONLY}
     for point in mount_points(namespace.process):
