@@ -38,7 +38,7 @@ def scratch(temporary: Path) -> Iterator[Scratch]:
     made = Scratch()
     yield made
     made.close()
-    assert not made._root.exists()
+    assert not made.root.exists()
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ async def test_removing_a_directory_never_follows_a_link_out_of_it(scratch: Scra
 @pytest.mark.parametrize("name", ["a b", "../x", "io.github/x", "-x", "/etc"])
 async def test_the_name_of_a_server_cannot_lead_out_of_the_folder(scratch: Scratch, name: str) -> None:
     made = await scratch.fresh(name, None)
-    assert made.parent == scratch._root
+    assert made.parent == scratch.root
     assert made.is_dir()
 
 

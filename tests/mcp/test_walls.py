@@ -24,6 +24,7 @@ from turnwise.mcp.private_folders import find_enclosure
 from turnwise.mcp.scratch import Scratch
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.walls import NotPrivate, open_namespace, require_sealed
+from turnwise.types import Cause, Fault
 
 REPO = Path(__file__).parents[2]
 CONNECT = """
@@ -325,6 +326,30 @@ async def test_all_processes_end_if_the_trainer_is_killed() -> None:
     player.kill()
     await player.communicate()
     await until(lambda: not is_running(seconds))
+
+
+FILL = """
+for number in range({files}):
+    with open(f"{folder}/{{number}}", "wb") as file:
+        file.write(bytes(1_000_000))
+print("filled")
+"""
+
+
+async def test_an_episode_that_fills_the_disk_ends_at_its_own_cost(tmp_path: Path) -> None:
+    spec = script_spec("attacker", str(tmp_path), num_warm=0, max_disk_bytes=8_000_000)
+    async with Pool([spec]) as pool:
+        async with pool.lease(["attacker"], "greedy") as toolbox, pool.lease(["attacker"], "other") as other:
+            await attack_of(toolbox)(FILL.format(folder=tmp_path, files=40))
+            async with asyncio.timeout(20):
+                while (refused := await ask(toolbox, "run", code="")).cause is Cause.OK:
+                    await asyncio.sleep(0.05)
+            assert (refused.cause, refused.fault) == (Cause.TOOL_ERROR, Fault.MODEL)
+            assert "max_disk_bytes allows 8 MB" in refused.content
+            assert not toolbox.losses
+            assert await attack_of(other)(FILL.format(folder=tmp_path, files=4)) == "filled"
+        async with pool.lease(["attacker"], "next") as toolbox:
+            assert await attack_of(toolbox)(FILL.format(folder=tmp_path, files=4)) == "filled"
 
 
 # --- mounts -----------------------------------------------------------------------------------------------

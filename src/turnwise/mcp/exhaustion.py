@@ -20,7 +20,7 @@ def is_full(folders: Sequence[Path], own: Path | None = None) -> bool:
     full = [folder for folder in folders if _lacks_room(folder, 0, 0)]
     if not full:
         return False
-    num_bytes, num_files = _size(own) if own is not None else (0, 0)
+    num_bytes, num_files = size_of(own) if own is not None else (0, 0)
     return any(_lacks_room(folder, num_bytes, num_files) for folder in full)
 
 
@@ -35,7 +35,7 @@ def _lacks_room(folder: Path, more_bytes: int, more_files: int) -> bool:
     return free_bytes < _MIN_FREE_BYTES or not has_files
 
 
-def _size(folder: Path) -> tuple[int, int]:
+def size_of(folder: Path) -> tuple[int, int]:
     """Return the bytes and the number of the files below the folder."""
     num_bytes = num_files = 0
     waiting = [str(folder)]

@@ -14,6 +14,7 @@ import mcp_types as wire
 
 from turnwise.mcp.arguments import ArgumentChecker
 from turnwise.mcp.cassette import Cassette, Mode
+from turnwise.mcp.disk_quota import watch
 from turnwise.mcp.exposure import Exposure, exposure
 from turnwise.mcp.gate import Breaker
 from turnwise.mcp.offerings import Offerings
@@ -68,6 +69,7 @@ class Pool:
         self._leased: set[str] = set()
         self._tasks = asyncio.TaskGroup()
         self._scratch: Scratch | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -89,6 +91,7 @@ class Pool:
                     clean=self._sanitiser.clean,
                 )
         self._supplies = {name: self._supplies[name] for name in self._specs}
+        self._watching = self._tasks.create_task(watch(self._scratch.root, self._stocks), name="mcp disk")
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -97,6 +100,8 @@ class Pool:
                 *(stock.close() for stock in self._stocks),
                 *(supply.close() for supply in self._supplies.values()),
             )
+            if self._watching is not None:
+                self._watching.cancel()
             # Without the caller's exception: the task group would raise it again, wrapped in a group.
             await self._tasks.__aexit__(None, None, None)
         finally:

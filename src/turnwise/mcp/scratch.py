@@ -27,19 +27,19 @@ class Scratch:
 
     def __init__(self) -> None:
         _sweep(Path(tempfile.gettempdir()))
-        self._root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-        self._lock = os.open(self._root / _MARK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        self.root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+        self._lock = os.open(self.root / _MARK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         # Runs in other containers see the lock, and the kernel releases it when we are killed. Without its
         # content the mark is invalid, so no other run deletes a folder between these lines.
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        os.write(self._lock, _mark_of(self._root))
+        os.write(self._lock, _mark_of(self.root))
 
     async def fresh(self, name: str, template: Path | None) -> Path:
         """Create a directory that holds the template's contents, or the template file itself."""
         return await asyncio.to_thread(self._fresh, name, template)
 
     def _fresh(self, name: str, template: Path | None) -> Path:
-        directory = Path(tempfile.mkdtemp(prefix=f"{_safe(name)}-", dir=self._root))
+        directory = Path(tempfile.mkdtemp(prefix=f"{_safe(name)}-", dir=self.root))
         fill(directory, template)
         return directory
 
@@ -47,7 +47,7 @@ class Scratch:
         await asyncio.to_thread(_remove, directory)
 
     def close(self) -> None:
-        _remove_root(self._root, logging.WARNING)
+        _remove_root(self.root, logging.WARNING)
         os.close(self._lock)
 
 

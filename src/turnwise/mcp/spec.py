@@ -100,6 +100,9 @@ class ServerOptions(BaseModel):
     """Variables, headers or flags whose value may be shown, although name or value looks like a secret."""
     fault_rate: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of calls that fail on purpose with an infrastructure fault, to rehearse a run under faults."""
+    max_disk_bytes: int = Field(default=4 * 2**30, ge=2**20)
+    """Most bytes of disk that an episode's changes may take; past it, its servers end and further calls are
+    the model's faults. A large file that is changed counts in full: it is copied."""
     max_message_bytes: int = Field(default=8_000_000, ge=1_000)
     """Largest reply accepted; a larger one becomes an error for the model. 8 MB parse in about 50 ms."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from turnwise.mcp.exhaustion import size_of
 from turnwise.mcp.mounts import Mount, Way
 from turnwise.mcp.named_data import named_data, outermost
 from turnwise.mcp.private_folders import find_enclosure, find_fresh, with_real
@@ -26,6 +27,8 @@ class ProcessSet:
 
     namespace: Namespace | None = None
     sessions: dict[str, Session] = field(default_factory=dict)
+    spent: str = ""
+    """Why its processes were ended, if they took too much of the disk."""
     ending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -41,6 +44,7 @@ class Stock:
         self._specs = specs
         self._num_warm = max(spec.options.num_warm for spec in specs)
         self._max_sets = min(spec.options.max_processes for spec in specs)
+        self.max_disk_bytes = max(spec.options.max_disk_bytes for spec in specs)
         self._tasks = tasks
         self._scratch = scratch
         self._enclosure: Enclosure | None = None
@@ -145,6 +149,18 @@ class Stock:
                 await used.namespace.close()
                 await self._scratch.discard(used.namespace.directory)
             self._sets.discard(used)
+
+    async def end_spenders(self) -> None:
+        """End the sets that take more of the disk than they may."""
+        for made in tuple(self._sets):
+            if made.namespace is not None:
+                num_bytes, _ = await asyncio.to_thread(size_of, made.namespace.directory)
+                if num_bytes > self.max_disk_bytes:
+                    made.spent = (
+                        f"the episode's changes took {num_bytes / 1e6:,.0f} MB of disk, and its servers were "
+                        f"ended; max_disk_bytes allows {self.max_disk_bytes / 1e6:,.0f} MB"
+                    )
+                    await self.discard(made)
 
     async def close(self) -> None:
         self._is_closing = True

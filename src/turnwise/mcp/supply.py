@@ -36,6 +36,8 @@ class Holding:
 
     async def usable(self) -> Session:
         """Return the session to call; replaces a closed one. CallFailed if it held the episode's state."""
+        if self.spent:
+            raise CallFailed(Cause.TOOL_ERROR, self.spent, was_sent=False)
         self.note_death()
         if self.is_lost:
             raise CallFailed(Cause.CLOSED, describe(self.losses[-1]), was_sent=False)
@@ -44,9 +46,14 @@ class Holding:
         self.was_used = True
         return self.session
 
+    @property
+    def spent(self) -> str:
+        """Why the episode's processes were ended, if it took too much of the disk."""
+        return self.process_set.spent if self.process_set is not None else ""
+
     def note_death(self) -> None:
-        """Append the loss of a closed session to `losses`, once."""
-        if self.session.is_open or self.mourned is self.session:
+        """Append the loss of a closed session to `losses`, once; none if the episode itself is at fault."""
+        if self.spent or self.session.is_open or self.mourned is self.session:
             return
         self.mourned = self.session
         self.is_lost = self.was_used and self.supply.isolation is not Isolation.SHARED

@@ -275,6 +275,8 @@ class LeasedToolbox:
         except ConnectFailed as error:
             return _Tried(str(error), Cause.SPAWN_FAILED, may_repeat=True)
         except CallFailed as error:
+            if holding.spent:
+                return _Tried(holding.spent, Cause.TOOL_ERROR)
             holding.note_death()
             may_repeat = tool.is_repeatable or not error.was_sent
             cause = _judged(error.cause, tool, holding.session)
