@@ -20,7 +20,9 @@ from turnwise.dashboard.conversation import conversation
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.evaluate.playing import evaluate_recipe
+from turnwise.evaluate.report import read_report
 from turnwise.rollout.store import read_episodes
+from turnwise.tasks.load import save
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "text_game.py"
 MEASURED = ("time/", "memory/", "gpu/", "rollout/tokens_per_second", "tools/seconds")
@@ -151,9 +153,38 @@ def test_a_dry_run_names_a_bug_in_reset(folder: Path) -> None:
     assert "bad  environment 'game:GuessTheNumber': reset() raised AttributeError" in dry.out
 
 
+def test_an_evaluation_that_fails_midway_names_the_prompt_and_reports_what_it_has_played(
+    folder: Path, example: ModuleType
+) -> None:
+    source = (folder / "game.py").read_text()
+    begin = 'return "Guess my number'
+    (folder / "game.py").write_text(
+        source.replace(begin, f'return "x " * 500 * (task.seed == 6) + {begin[7:]}')
+    )
+    save(example.GuessTheNumber.tasks(), folder / "tasks.jsonl")
+    one_by_one = ("-k", "1", "--set", "rollout.num_parallel_episodes=1")
+    ran = turnwise(
+        "eval", "recipe.toml", "--tasks", "tasks.jsonl", "--out", "eval.json", *one_by_one, cwd=folder
+    )
+    assert ran.code == 2, ran
+    assert "Traceback" not in ran.err
+    assert "rollout.tokens_per_episode is 256" in ran.err.splitlines()[-1]
+    assert len(read_report(folder / "eval.json").episodes) < 8
+
+
+def test_episodes_longer_than_the_models_context_are_refused_before_any_is_played(folder: Path) -> None:
+    too_long = ("--set", "rollout.tokens_per_episode=5000")
+    ran = turnwise("rollout", "recipe.toml", *too_long, cwd=folder)
+    assert ran.code == 2
+    assert "rollout.tokens_per_episode is 5000, and the model's context is 4096: lower it" in ran.err
+    assert not (folder / "runs").exists()
+
+
 def test_a_recipe_of_the_command_line_is_trained(folder: Path) -> None:
     ended = turnwise("train", "recipe.toml", "--quiet", cwd=folder)
     assert ended.code == 0, ended.out + ended.err
+    assert "turnwise eval " in ended.out
+    assert "turnwise chat " not in ended.out
     [path] = (folder / "runs").glob("recipe-*")
     run = tw.load_run(path)
     assert len(run.episodes()) >= 4

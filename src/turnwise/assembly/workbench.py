@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from turnwise.assembly.context_length import require_context
 from turnwise.assembly.user_model import open_user_model
 from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config import ModelConfig, Recipe
@@ -81,14 +82,14 @@ class Workbench:
 
     @contextlib.asynccontextmanager
     async def _lease_with_room(self, task: Task, episode_id: str) -> AsyncIterator[Toolbox]:
-        """Lease as above; RuntimeError if an environment's prompt leaves no token to sample.
+        """Lease as above; ValueError if an environment's prompt leaves no token to sample.
 
         The prompts of tasks are checked before; that of an environment is known only now.
         """
         async with self.lease(task, episode_id) as toolbox:
             posed, limit = toolbox.environment.posed(task), self.recipe.rollout.tokens_per_episode
             if posed is not task and (count := len(self.chat.open(posed.prompt, toolbox.tools))) >= limit:
-                raise RuntimeError(
+                raise ValueError(
                     f"environment {self.recipe.environment!r}: the prompt of task {task.id!r} with "
                     f"{len(toolbox.tools)} tools has {count} tokens, rollout.tokens_per_episode is {limit}"
                 )
@@ -185,6 +186,7 @@ async def open_workbench(
         logger.warning("%s", words)
     if with_engine:
         begin_early(recipe)
+        require_context(recipe, model)
     specs: tuple[ServerSpec, ...] = ()
     if not recipe.tools.is_replayed:
         servers = servers_of(recipe, given=given)

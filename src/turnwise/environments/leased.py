@@ -64,8 +64,9 @@ class LeasedEnvironment:
         return replace(task, prompt=self._prompt)
 
     async def hear(self, text: str) -> str:
+        """The reply, which is what a user says and is not cut as a result would be."""
         [observation] = await self._step(text, 0)
-        return self._readable(observation)
+        return self._readability.sanitiser.clean(observation)
 
     async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
         """Give the valid calls to `step`, all at once; a call that is wrong in itself never reaches it."""

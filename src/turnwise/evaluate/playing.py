@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections import Counter
@@ -49,11 +50,15 @@ async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_s
     console = Console(emoji=False)
     started = time.perf_counter()
     num_written = 0
-    with TrajectoryWriter(out) as writer:
+    with contextlib.ExitStack() as exits:
+
+        @functools.cache
+        def writer() -> TrajectoryWriter:  # opened by the first episode: a failed start leaves no file
+            return exits.enter_context(TrajectoryWriter(out))
 
         def keep(episode: StoredEpisode) -> None:
             nonlocal num_written
-            writer.write(episode)
+            writer().write(episode)
             if num_written < num_shown:
                 print_episode(episode, console)
             num_written += 1
@@ -182,7 +187,7 @@ async def measure(
     """Play one group of `num_samples` episodes per task; `model` is the name of the model in the report.
 
     Every rank plays its share and returns the full report; the first rank writes the episodes next to `out`.
-    `on_interrupt` gets the report of the tasks that were played before a cancellation, if there are any.
+    `on_interrupt` gets the report of the tasks that were played before it was cancelled or failed, if any.
     """
     started = time.perf_counter()
     episodes: list[EvaluatedEpisode] = []
@@ -226,7 +231,7 @@ async def measure(
 
         try:
             shares = await gather_from_ranks(ranks, play(), "steps")
-        except asyncio.CancelledError:
+        except BaseException:  # what was played is not lost by Ctrl-C or a fault
             if episodes:
                 on_interrupt(report_so_far(collector.progress.num_lost))
             raise

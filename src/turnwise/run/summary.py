@@ -64,7 +64,8 @@ def print_summary(ended: RunEnd, summary: dict[str, Any], folder: RunFolder, scr
         )
     screen.say(f"finished {counted(summary['num_steps'], 'step')} in {summary['seconds']:.1f} s")
     screen.say(f"the run is in {folder.path}: summary.json, metrics.jsonl, trajectories/, evaluations/")
-    for number, command in enumerate(("view {}", "chat {}", "export {} --out model")):
+    talk = "eval {}" if folder.recipe.environment else "chat {}"  # one cannot chat in an environment
+    for number, command in enumerate(("view {}", talk, "export {} --out model")):
         screen.say(f"{'' if number else 'next:':<5} turnwise {command.format(folder.path)}")
 
 
