@@ -46,7 +46,7 @@ class Rewards:
         return Reward(total, {"outcome": total})
 
 
-async def play(task: Task, toolbox: Any, episode_id: str, seed: int) -> Trajectory:
+async def play(task: Task, toolbox: Any, episode_id: str, seed: int, lost: Any = ()) -> Trajectory:
     await asyncio.sleep(random.Random(seed).uniform(0.5, 1.5))
     return Trajectory(task, episode_id, seed, (), Stop.ANSWERED)
 

@@ -59,6 +59,10 @@ class _Journalled:
     def losses(self) -> Sequence[ServerLoss]:
         return self._inner.losses
 
+    @property
+    def busy_seconds(self) -> float:
+        return self._inner.busy_seconds
+
     async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
         started = time.monotonic()
         results = await self._inner.call(calls, max_tokens=max_tokens)

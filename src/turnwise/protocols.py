@@ -52,6 +52,10 @@ class EnvironmentDown(Exception):
     """The environment has failed through no fault of the model: the episode is dropped and played again."""
 
 
+class EnvironmentSlow(EnvironmentDown):
+    """A method of the environment took longer than it may."""
+
+
 class TaskOnly:
     """The built-in environment: the prompt is the task's, a text ends the episode, the truth decides."""
 
@@ -84,6 +88,11 @@ class Toolbox(Protocol):
     @property
     def losses(self) -> Sequence[ServerLoss]:
         """Servers that died during this lease, in the order in which that was noticed."""
+        ...
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long at least one call has been at work, without the time that calls waited for us."""
         ...
 
     async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:

@@ -169,7 +169,7 @@ async def test_the_time_limit_of_an_episode_ends_a_step_and_the_object_is_closed
 
     Game.begin()
     trajectory = await played(Game, "3", limits=EpisodeLimits(seconds=0.2))
-    assert trajectory.stop is Stop.TIME_UP
+    assert trajectory.stop is Stop.SLOW_CALLS
     check_closed(Game)
 
 

@@ -110,12 +110,12 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(what, b"<html>no</html>" * times, PAGE)
         elif what == "rpc":  # an HTTP error with a JSON-RPC error as its body
             refusal = {"code": -32603, "message": f"refused with {times}"}
-            body = json.dumps({"jsonrpc": "2.0", "id": number, "error": refusal})
-            self.reply(times, body.encode(), JSON)
+            refused = json.dumps({"jsonrpc": "2.0", "id": number, "error": refusal})
+            self.reply(times, refused.encode(), JSON)
         elif what in ("odd", "odd stream"):  # half an emoji, and bytes that are not UTF-8
-            body = self.message(number, text("odd")).replace(b"odd", b"\\ud83d\xff")
+            odd = self.message(number, text("odd")).replace(b"odd", b"\\ud83d\xff")
             is_stream = what == "odd stream"
-            self.reply(200, b"data: %b\n\n" % body if is_stream else body, STREAM if is_stream else JSON)
+            self.reply(200, b"data: %b\n\n" % odd if is_stream else odd, STREAM if is_stream else JSON)
         elif what in ("gzip", "br"):
             body = gzip.compress(self.message(number, text("fine" * times)))
             self.reply(200, body, JSON, content_encoding=what)

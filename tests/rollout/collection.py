@@ -44,6 +44,10 @@ class SlowToolbox:
         self.tools, self.losses = inner.tools, inner.losses
         self.environment = inner.environment
 
+    @property
+    def busy_seconds(self) -> float:
+        return self._inner.busy_seconds
+
     async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
         await asyncio.sleep(self._delays.uniform(0, 0.15))
         results: list[ToolResult] = await self._inner.call(calls, max_tokens=max_tokens)

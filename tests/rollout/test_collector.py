@@ -124,6 +124,8 @@ async def test_no_episode_is_lost_or_duplicated_under_injected_faults() -> None:
 class Broken:
     """A toolbox whose provider is down."""
 
+    busy_seconds = 0.0
+
     def __init__(self, inner: Any) -> None:
         self._inner = inner
         self.tools, self.losses = inner.tools, ()

@@ -1,5 +1,6 @@
 """Episodes on a real server: exact tokens, every stop, probes, and faults of model and infrastructure."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ from tests.rollout.stage import call, leasing, notebook, script, small_chat, tas
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.mcp.pool import Pool
 from turnwise.protocols import EngineDown
+from turnwise.rewards import Rewards
 from turnwise.rollout.conversation import PLAIN, EpisodeRules
 from turnwise.rollout.episode import EpisodeLimits, play
 from turnwise.rollout.repetition import SAME_RESULT
@@ -58,7 +60,7 @@ async def play_with(
     limits: EpisodeLimits | None = None,
     rules: EpisodeRules = PLAIN,
 ) -> Trajectory:
-    async with leasing(pool)(one, "e") as toolbox:
+    async with leasing(pool)(one, one.id) as toolbox:
         return await play(
             one,
             engine,
@@ -155,12 +157,11 @@ async def test_an_episode_over_its_token_limit_ends(played: Played) -> None:
 @pytest.mark.parametrize(
     ("turns", "stop", "num_turns"),
     [
-        ([[call("read", seconds=5)]], Stop.TIME_UP, 1),
         ([[call("fail", how="provider")], "done"], Stop.TOOL_DOWN, 1),
         ([[call("fail", how="bug")], "done"], Stop.TOOL_DOWN, 1),
         ([], Stop.ENGINE_DOWN, 0),
     ],
-    ids=["timeout", "provider", "bug", "engine"],
+    ids=["provider", "bug", "engine"],
 )
 async def test_faults_of_the_infrastructure_end_the_episode(
     played: Played, turns: list[Any], stop: Stop, num_turns: int
@@ -168,6 +169,42 @@ async def test_faults_of_the_infrastructure_end_the_episode(
     trajectory = await played(*turns, limits=EpisodeLimits(seconds=1.0))
     assert (trajectory.stop, len(trajectory.turns)) == (stop, num_turns)
     assert trajectory.stop.is_infrastructure
+
+
+class Slow(Recording):
+    """Samples each turn for a while."""
+
+    async def complete(self, prompt_ids: Any, sampling: Any, seed: int) -> Any:
+        await asyncio.sleep(0.6)
+        return await super().complete(prompt_ids, sampling, seed)
+
+
+async def test_the_time_of_calls_is_the_models_and_the_time_of_the_engine_is_not(pool: Pool) -> None:
+    one, limits = task(), EpisodeLimits(seconds=1.0)
+    naps = [call("read", seconds=0.4)]
+    slow_calls = await play_with(pool, one, engine_for(pool, one, naps, naps, naps, "done"), limits)
+    assert (slow_calls.stop, slow_calls.stop.is_infrastructure) == (Stop.SLOW_CALLS, False)
+    assert (await Rewards().score(slow_calls)).total == 0.0
+    turns = [CHAT.say("", [call("read")])] * 2 + [CHAT.say("done")]
+    slow_engine = Slow(CHAT.open(one.prompt, pool.tools), turns)
+    trajectory = await play_with(pool, one, slow_engine, limits)
+    assert (trajectory.stop, trajectory.stop.is_infrastructure) == (Stop.TIME_UP, True)
+
+
+async def test_a_call_that_waits_for_a_busy_server_does_not_use_the_time_of_calls() -> None:
+    """One call at a time: the second episode waits for the first, longer than its calls may take."""
+    async with Pool(notebook(max_concurrency=1)) as pool:
+        await pool.connect()
+
+        async def stop(name: str, seconds: float, limits: EpisodeLimits) -> Stop:
+            one = task(name)
+            engine = engine_for(pool, one, [call("read", seconds=seconds)], "done")
+            return (await play_with(pool, one, engine, limits)).stop
+
+        first = asyncio.create_task(stop("a", 1.5, EpisodeLimits()))
+        await asyncio.sleep(0.3)
+        assert await stop("b", 0.0, EpisodeLimits(seconds=0.5)) is Stop.TIME_UP
+        assert await first is Stop.ANSWERED
 
 
 async def test_probes_read_the_final_state_of_the_episode(played: Played) -> None:

@@ -218,7 +218,7 @@ class RolloutConfig(BaseModel):
     tokens_per_episode: int = Field(default=4_096, ge=16)
     """Maximum tokens of prompts, completions and tool output together; at most the model's context."""
     seconds: float = Field(default=300.0, gt=0)
-    """Maximum wall time of an episode."""
+    """Maximum time in which an episode's calls are at work, and apart from it of everything else it does."""
     temperature: Temperature = 1.0
     """Sampling temperature, 0 or 0.01 to 100; keep 1 for training. The trainer divides its logits by it."""
     final_temperature: Temperature | None = Field(default=None, gt=0)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from turnwise.protocols import EnvironmentDown
+from turnwise.protocols import EnvironmentDown, EnvironmentSlow
 from turnwise.runtime.serial_thread import SerialThread
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Instance:
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
                 seconds = f"{self._timeout_seconds:g} s (tools.function_timeout_seconds)"
-                raise EnvironmentDown(
+                raise EnvironmentSlow(
                     f"environment {self._name!r}: {name}() took longer than {seconds}"
                 ) from error
             raise self.bug(name, f"raised {type(error).__name__}: {error}") from error

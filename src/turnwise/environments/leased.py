@@ -11,6 +11,7 @@ from turnwise.environments.instance import Instance
 from turnwise.mcp.arguments import ArgumentChecker, BadArguments
 from turnwise.mcp.toolbox import Readability
 from turnwise.protocols import Environment, EnvironmentDown
+from turnwise.runtime.busy_clock import BusyClock
 from turnwise.types import Cause, Message, ServerLoss, Task, Tool, ToolCall, ToolResult
 
 Shaped = TypeVar("Shaped")
@@ -36,6 +37,7 @@ class LeasedEnvironment:
         self._tools: Mapping[str, Tool] = {}
         self._losses: list[ServerLoss] = []
         self._is_over = False
+        self._clock = BusyClock()
 
     @property
     def environment(self) -> Environment:
@@ -48,6 +50,10 @@ class LeasedEnvironment:
     @property
     def losses(self) -> Sequence[ServerLoss]:
         return tuple(self._losses)
+
+    @property
+    def busy_seconds(self) -> float:
+        return self._clock.seconds
 
     @property
     def is_over(self) -> bool:
@@ -88,9 +94,10 @@ class LeasedEnvironment:
         return await self._ask("score", shapes.scores_of)
 
     async def _step(self, said: str | Sequence[ToolCall], num_calls: int) -> tuple[str, ...]:
-        observations, self._is_over = await self._ask(
-            "step", lambda value: shapes.step_of(value, num_calls), said
-        )
+        with self._clock.running():
+            observations, self._is_over = await self._ask(
+                "step", lambda value: shapes.step_of(value, num_calls), said
+            )
         return observations
 
     async def _ask(self, method: str, shaped: Callable[[Any], Shaped], *arguments: Any) -> Shaped:

@@ -68,6 +68,10 @@ class _JointToolbox:
     def losses(self) -> Sequence[ServerLoss]:
         return [loss for toolbox in self._toolboxes for loss in toolbox.losses]
 
+    @property
+    def busy_seconds(self) -> float:
+        return sum(toolbox.busy_seconds for toolbox in self._toolboxes)
+
     async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
         results: dict[int, ToolResult] = {}
         for place, toolbox in enumerate(self._toolboxes):

@@ -16,7 +16,13 @@ DROP_METHOD = "turnwise/episodes/drop"
 """Request `{episode}`: forget all state of that episode."""
 
 FAULT_KEY = "io.turnwise/fault"
-"""`_meta` key of a result: `infra` if the provider behind the tool failed, not the call."""
+"""`_meta` key of a result that is a fault of the server."""
+
+UPSTREAM = "infra"
+"""Its value if the provider behind the tool failed, not the call."""
+
+BUG = "bug"
+"""Its value if the tool raised what it does not handle; the same call may do so again."""
 
 INSTANCE_KEY = "io.turnwise/instance"
 """`_meta` key of a result over HTTP: an id that a keyed server draws at each start."""

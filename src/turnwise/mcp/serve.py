@@ -16,6 +16,7 @@ from mcp.server.stdio import stdio_server
 
 import turnwise
 from turnwise.mcp.episode_meta import (
+    BUG,
     CONCURRENCY,
     DROP_METHOD,
     EPISODE_KEY,
@@ -23,6 +24,7 @@ from turnwise.mcp.episode_meta import (
     FAULT_KEY,
     INSTANCE_KEY,
     STATELESS,
+    UPSTREAM,
 )
 
 logger = logging.getLogger(__name__)
@@ -131,12 +133,12 @@ def build(service: Service, *, instance: str = "") -> Server[Any]:
         except ToolError as error:
             return _answer(str(error), stamp, is_error=True)
         except Unavailable as error:
-            return _answer(str(error), {**stamp, FAULT_KEY: "infra"}, is_error=True)
+            return _answer(str(error), {**stamp, FAULT_KEY: UPSTREAM}, is_error=True)
         except Exception as error:
-            # A bug of ours is not the model's fault: flag it as infrastructure and keep the traceback.
+            # A bug of ours is not the model's fault, unless the model meets it again and again.
             logger.exception("%s failed", params.name)
             text = f"{type(error).__name__} in {params.name}"
-            return _answer(text, {**stamp, FAULT_KEY: "infra"}, is_error=True)
+            return _answer(text, {**stamp, FAULT_KEY: BUG}, is_error=True)
         return _answer(text, stamp)
 
     server = Server[Any](

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import anyio
 import mcp_types as wire
 from mcp import Client, MCPError
 from mcp.client._transport import Transport
@@ -17,6 +16,7 @@ from pydantic import ValidationError
 
 import turnwise
 from turnwise.mcp.episode_meta import (
+    BUG,
     CONCURRENCY,
     DROP_METHOD,
     EPISODE_KEY,
@@ -24,6 +24,7 @@ from turnwise.mcp.episode_meta import (
     FAULT_KEY,
     INSTANCE_KEY,
     STATELESS,
+    UPSTREAM,
 )
 from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE, Command, Vitals, stdio_transport
 from turnwise.mcp.named_data import named_data
@@ -36,11 +37,13 @@ from turnwise.mcp.remote import (
     TURNED_AWAY_CODE,
     http_transport,
 )
+from turnwise.mcp.results import render
 from turnwise.mcp.schemas import Schema
 from turnwise.mcp.serve import build
 from turnwise.mcp.spec import EPISODE_DIR, Data, ServerSpec
 from turnwise.mcp.surroundings import installer
 from turnwise.mcp.walls import Namespace
+from turnwise.runtime.busy_clock import BusyClock
 from turnwise.types import Cause, ServerLoss
 
 logger = logging.getLogger(__name__)
@@ -70,16 +73,24 @@ NEEDS_NETWORK = 'tried to reach the network, which "turnwise": {"network": true}
 class CallFailed(Exception):
     """A call without a result; `cause` is the reason, `was_sent` whether the server may have acted on it.
 
-    `rest_seconds` is how long the server wants no calls; None if it did not ask for a rest.
+    `rest_seconds` is how long the server wants no calls; None if it did not ask for a rest. `is_alive`:
+    whether it answered another request right after this one had timed out.
     """
 
     def __init__(
-        self, cause: Cause, message: str, *, was_sent: bool = True, rest_seconds: float | None = None
+        self,
+        cause: Cause,
+        message: str,
+        *,
+        was_sent: bool = True,
+        rest_seconds: float | None = None,
+        is_alive: bool = False,
     ) -> None:
         super().__init__(message)
         self.cause = cause
         self.was_sent = was_sent
         self.rest_seconds = rest_seconds
+        self.is_alive = is_alive
 
 
 class ConnectFailed(Exception):
@@ -131,7 +142,6 @@ class Session:
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
-        self._suspected = asyncio.Event()
 
     @property
     def is_open(self) -> bool:
@@ -209,14 +219,15 @@ class Session:
         self._vitals.close(reason)
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], *, episode: str
+        self, tool: str, arguments: Mapping[str, Any], *, episode: str, clock: BusyClock
     ) -> tuple[wire.CallToolResult, Cause]:
         """Make one call; raises CallFailed for everything that is not the tool's own answer.
 
-        The time-out measures the server: it does not run while the call waits for a free slot.
+        The time-out and the clock measure the server: they do not run while the call waits for a free slot.
         """
         async with self._slots:
-            return await self._call_now(tool, arguments, episode)
+            with clock.running():
+                return await self._call_now(tool, arguments, episode)
 
     async def _call_now(
         self, tool: str, arguments: Mapping[str, Any], episode: str
@@ -229,15 +240,17 @@ class Session:
             async with asyncio.timeout(timeout_seconds):
                 result = await client.call_tool(tool, dict(arguments), meta=self._meta(episode))
         except TimeoutError:
-            self._suspected.set()
-            raise CallFailed(Cause.TIMEOUT, f"no answer within {timeout_seconds:g} s") from None
+            message = f"no answer within {timeout_seconds:g} s"
+            raise CallFailed(Cause.TIMEOUT, message, is_alive=await self._is_alive(client)) from None
         except MCPError as error:
             raise await self._call_failed(error) from None
         except ValidationError as error:
             raise CallFailed(Cause.BAD_REPLY, f"the reply is not a tool result: {_reason(error)}") from None
         meta = result.meta or {}
         self._check_instance(meta.get(INSTANCE_KEY))
-        if meta.get(FAULT_KEY) == "infra":
+        if meta.get(FAULT_KEY) == BUG:
+            raise CallFailed(Cause.UPSTREAM, render(result))
+        if meta.get(FAULT_KEY) == UPSTREAM:
             return result, Cause.UPSTREAM
         self._check_output(tool, result)
         return result, Cause.TOOL_ERROR if result.is_error else Cause.OK
@@ -340,23 +353,19 @@ class Session:
     async def _serve(self, client: Client) -> None:
         self._client = client
         self._ready.set_result(None)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._check_when_suspected, client)
-            await self._vitals.closed.wait()
-            self._client = None
-            tasks.cancel_scope.cancel()
+        await self._vitals.closed.wait()
+        self._client = None
 
-    async def _check_when_suspected(self, client: Client) -> None:
-        """Check the server after a time-out: a tool may just be slow, but a hung server must be replaced."""
-        while True:
-            await self._suspected.wait()
-            try:
-                async with asyncio.timeout(_CHECK_SECONDS):
-                    await client.list_tools()
-            except (TimeoutError, MCPError, ValidationError) as error:
-                if _rest_seconds(error) is None:  # else it is alive but busy
-                    self.abandon(f"hung: no answer to tools/list after a time-out ({_reason(error)})")
-            self._suspected.clear()
+    async def _is_alive(self, client: Client) -> bool:
+        """Return whether the server answers: a tool may just be slow, but a hung server is replaced."""
+        try:
+            async with asyncio.timeout(_CHECK_SECONDS):
+                await client.list_tools()
+        except (TimeoutError, MCPError, ValidationError) as error:
+            if _rest_seconds(error) is None:  # else it is alive but busy
+                self.abandon(f"hung: no answer to tools/list after a time-out ({_reason(error)})")
+            return False
+        return True
 
     async def _call_failed(self, error: MCPError) -> CallFailed:
         if self._vitals.closed.is_set():

@@ -10,7 +10,7 @@ from pathlib import Path
 from turnwise.mcp.gate import BreakerOpen, Gate
 from turnwise.mcp.scratch import Scratch, episode_path
 from turnwise.mcp.session import NEEDS_NETWORK, CallFailed, ConnectFailed, Session, describe
-from turnwise.mcp.spec import Isolation, ServerSpec
+from turnwise.mcp.spec import Data, Isolation, ServerSpec
 from turnwise.mcp.stock import ProcessSet, Stock, StockedServer, uses_scratch
 from turnwise.mcp.walls import Namespace
 from turnwise.types import Cause, ServerLoss
@@ -33,6 +33,11 @@ class Holding:
     """The last session whose loss was appended."""
     process_set: ProcessSet | None = None
     """The episode's own processes; None without process isolation."""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the server's processes and data belong to the episode alone."""
+        return self.process_set is not None and self.supply.spec.options.data is Data.PRIVATE
 
     async def usable(self) -> Session:
         """Return the session to call; replaces a closed one. CallFailed if it held the episode's state."""

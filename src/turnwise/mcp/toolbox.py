@@ -18,6 +18,7 @@ from turnwise.mcp.results import Sanitiser, TokenCounter, cut, render
 from turnwise.mcp.session import CallFailed, ConnectFailed, Session
 from turnwise.mcp.supply import Holding
 from turnwise.protocols import TASK_ONLY
+from turnwise.runtime.busy_clock import BusyClock
 from turnwise.types import Cause, Fault, ServerLoss, Tool, ToolCall, ToolResult
 
 logger = logging.getLogger(__name__)
@@ -65,8 +66,20 @@ class _Tried:
     text: str
     cause: Cause
     may_repeat: bool = False
+    is_provable: bool = False
+    """Whether the same fault of the same call on a fresh server proves it to be the model's."""
     rest_seconds: float | None = None
     num_rests: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """The answer of a call, after its retries."""
+
+    answer: Recorded
+    num_retries: int = 0
+    is_replayed: bool = False
+    is_provable: bool = False
 
 
 def injected_fault(key: CallKey, index: int, attempt: int, rate: float) -> Cause | None:
@@ -100,6 +113,7 @@ class LeasedToolbox:
         self._losses = losses
         self._history = History(episode)
         self._only_replayed: dict[str, list[_Placed]] = {}
+        self._clock = BusyClock()
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -108,6 +122,10 @@ class LeasedToolbox:
     @property
     def losses(self) -> Sequence[ServerLoss]:
         return tuple(self._losses)
+
+    @property
+    def busy_seconds(self) -> float:
+        return self._clock.seconds
 
     async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
         """Make all calls of a turn concurrently; on one server, calls that may write keep their order."""
@@ -165,7 +183,8 @@ class LeasedToolbox:
 
     async def _answer(self, placed: _Placed, max_tokens: int | None) -> ToolResult:
         started = time.perf_counter()
-        answer, num_retries, is_replayed = await self._replay_or_call(placed)
+        called = await self._replay_or_call(placed)
+        answer, num_retries, is_replayed = called.answer, called.num_retries, called.is_replayed
         seconds = answer.seconds if is_replayed else time.perf_counter() - started
         logger.debug(
             "%s: %s %s in %.3f s, %d retries",
@@ -183,9 +202,10 @@ class LeasedToolbox:
             num_retries=num_retries,
             repairs=placed.checked.repairs,
             is_replayed=is_replayed,
+            is_provable=called.is_provable,
         )
 
-    async def _replay_or_call(self, placed: _Placed) -> tuple[Recorded, int, bool]:
+    async def _replay_or_call(self, placed: _Placed) -> _Called:
         cassette = self._cassette
         if cassette is not None and cassette.mode is not Mode.RECORD:
             try:
@@ -193,16 +213,16 @@ class LeasedToolbox:
             except NotRecorded as error:
                 if cassette.mode is Mode.REPLAY:
                     text = self._readability.sanitiser.clean(f"error: {error}")
-                    return Recorded(text, Cause.NOT_RECORDED, 0.0), 0, False
+                    return _Called(Recorded(text, Cause.NOT_RECORDED, 0.0))
             else:
                 if not placed.tool.is_read_only:
                     self._only_replayed.setdefault(placed.tool.server, []).append(placed)
-                return answer, 0, True
+                return _Called(answer, is_replayed=True)
         failed = await self._catch_up(placed.tool.server)
-        answer, num_retries = (failed, 0) if failed is not None else await self._call(placed)
+        called = _Called(failed) if failed is not None else await self._call(placed)
         if cassette is not None:
-            cassette.record(placed.key, placed.index, answer)
-        return answer, num_retries, False
+            cassette.record(placed.key, placed.index, called.answer)
+        return called
 
     async def _catch_up(self, server: str) -> Recorded | None:
         """Make the writing calls that were only replayed so far: a live call needs the state they left.
@@ -211,13 +231,13 @@ class LeasedToolbox:
         """
         waiting = self._only_replayed.pop(server, [])
         for position, earlier in enumerate(waiting):
-            answer, _ = await self._call(earlier)
+            answer = (await self._call(earlier)).answer
             if answer.cause.fault is Fault.INFRA:
                 self._only_replayed[server] = waiting[position:]
                 return answer
         return None
 
-    async def _call(self, placed: _Placed) -> tuple[Recorded, int]:
+    async def _call(self, placed: _Placed) -> _Called:
         """Call the server, with retries if they are safe; every outcome becomes a recorded answer."""
         holding = self._holdings[placed.tool.server]
         started = time.perf_counter()
@@ -239,7 +259,8 @@ class LeasedToolbox:
         if tried.cause is not Cause.OK and not text.lower().startswith("error"):
             text = f"error: {text}"
         text = self._readability.sanitiser.clean(text)
-        return Recorded(text, tried.cause, time.perf_counter() - started), num_retries + num_rests
+        answer = Recorded(text, tried.cause, time.perf_counter() - started)
+        return _Called(answer, num_retries + num_rests, is_provable=tried.is_provable)
 
     async def _try(self, placed: _Placed, holding: Holding) -> _Tried:
         """Make one try; repeat it after each rest that the server asks for, within `patience_seconds`."""
@@ -256,6 +277,9 @@ class LeasedToolbox:
                     continue
             if tried.cause.fault is not Fault.INFRA:
                 supply.gate.breaker.succeeded()
+            elif tried.is_provable and tried.cause is not Cause.BAD_REPLY:
+                # A fresh server or this one still answers: no reason to keep it from other episodes.
+                supply.gate.breaker.withdrawn()
             elif tried.cause not in (Cause.BREAKER_OPEN, Cause.SPAWN_FAILED):  # not sent; already counted
                 supply.gate.breaker.failed()
             may_repeat = tried.may_repeat and tried.rest_seconds is None
@@ -267,7 +291,7 @@ class LeasedToolbox:
             async with holding.supply.gate.entered():
                 session = await holding.usable()
                 result, cause = await session.call(
-                    tool.server_tool, placed.checked.arguments, episode=holding.episode
+                    tool.server_tool, placed.checked.arguments, episode=holding.episode, clock=self._clock
                 )
                 return _Tried(render(result), _judged(cause, tool, session), tool.is_repeatable)
         except BreakerOpen as error:
@@ -280,7 +304,21 @@ class LeasedToolbox:
             holding.note_death()
             may_repeat = tool.is_repeatable or not error.was_sent
             cause = _judged(error.cause, tool, holding.session)
-            return _Tried(str(error), cause, may_repeat, error.rest_seconds)
+            is_provable = cause is error.cause and _is_provable(error, holding)
+            return _Tried(str(error), cause, may_repeat, is_provable, error.rest_seconds)
+
+
+def _is_provable(error: CallFailed, holding: Holding) -> bool:
+    """Return whether the same fault of the same call on a fresh server would prove it to be the model's.
+
+    The death of a server proves nothing if others use it too, or if it works on real data: the first fault
+    may have changed what the second call met.
+    """
+    if error.cause is Cause.UPSTREAM or (error.cause is Cause.TIMEOUT and error.is_alive):
+        return True  # raised for a bug of our own server, not for a provider's failure
+    if error.cause is Cause.BAD_REPLY:
+        return not holding.supply.spec.is_remote
+    return error.cause in (Cause.TIMEOUT, Cause.CLOSED) and holding.is_private
 
 
 def _judged(cause: Cause, tool: Tool, session: Session) -> Cause:

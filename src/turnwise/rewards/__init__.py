@@ -72,7 +72,8 @@ class Rewards:
 
     async def score(self, trajectory: Trajectory) -> Reward:
         """Return the weighted sum and each part's unweighted value; RewardDown if it cannot be scored."""
-        if trajectory.stop.is_infrastructure or any(loss.is_state_lost for loss in trajectory.losses):
+        is_lost = any(loss.is_state_lost for loss in trajectory.losses) and not trajectory.stop.is_forfeit
+        if trajectory.stop.is_infrastructure or is_lost:
             raise RewardDown(f"episode {trajectory.episode_id!r} was lost to infrastructure")
         values = {name: await scorer(trajectory) for name, scorer in self._scorers.items()}
         assert all(0 <= value <= 1 for value in values.values()), values

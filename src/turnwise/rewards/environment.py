@@ -11,6 +11,8 @@ def is_environment_part(name: str) -> bool:
 
 async def environment_part(trajectory: Trajectory, name: str) -> float:
     """Return a part of the environment's score; RuntimeError if the environment did not score it."""
+    if trajectory.stop.is_forfeit:  # it was not asked for a score
+        return 0.0
     part = name.removeprefix(PREFIX)
     if part not in trajectory.scores:
         known = ", ".join(map(repr, trajectory.scores)) or "nothing"

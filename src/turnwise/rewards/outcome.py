@@ -29,7 +29,9 @@ async def outcome(trajectory: Trajectory, *, partial: bool = False) -> float:
     """
     if OUTCOME in trajectory.scores:
         return trajectory.scores[OUTCOME]
-    return fmean(successes_of(trajectory)) if partial else float(is_success(trajectory))
+    if partial and is_decidable(trajectory.task):
+        return fmean(successes_of(trajectory))
+    return float(is_success(trajectory))
 
 
 async def efficiency(trajectory: Trajectory) -> float:
@@ -65,6 +67,8 @@ def succeeded(trajectory: Trajectory, reward: Reward) -> bool:
 
 def reached_goal(trajectory: Trajectory, reward: Reward) -> bool:
     """Return success by the environment or the task's truth; if neither decides, by a total of at least 1."""
+    if trajectory.stop.is_forfeit:
+        return False
     is_decided = OUTCOME in trajectory.scores or is_decidable(trajectory.task)
     return is_success(trajectory) if is_decided else reward.total >= 1.0
 
@@ -74,6 +78,8 @@ def is_success(trajectory: Trajectory) -> bool:
 
     If the environment scores `outcome`, return whether that is 1.
     """
+    if trajectory.stop.is_forfeit:
+        return False
     if OUTCOME in trajectory.scores:
         return trajectory.scores[OUTCOME] >= 1.0
     _check_decidable(trajectory.task)

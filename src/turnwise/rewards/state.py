@@ -14,6 +14,9 @@ _MADE = {Cause.OK, Cause.TOO_LARGE}
 _NEVER_MADE = {Cause.BREAKER_OPEN, Cause.SPAWN_FAILED, Cause.NOT_RECORDED}
 """Infrastructure faults before the call reached a server; after others it is unknown if it was made."""
 
+_PERHAPS_MADE = {Cause.TOO_SLOW, Cause.BROKE_SERVER}
+"""Faults of the model after which it is unknown if the change was made."""
+
 
 async def writes(trajectory: Trajectory) -> float:
     """Return 1 if exactly the expected changes were made, each once, or if the truth does not say."""
@@ -30,9 +33,7 @@ def makes_writes(trajectory: Trajectory) -> bool:
     if expected is None:
         return True
     made = changes(trajectory)
-    # A call that was cut off by the time limit has no result, and may still have been made.
-    is_cut = any(len(turn.results) < len(turn.parsed.calls) for turn in trajectory.turns)
-    if is_cut or len(made) != len(expected):
+    if _is_unclear(trajectory) or len(made) != len(expected):
         return False
     fits = [[number for number, call in enumerate(made) if _fits(write, *call)] for write in expected]
     return _pairs_off(fits)
@@ -54,6 +55,15 @@ def changes(trajectory: Trajectory) -> list[tuple[str, Mapping[str, Any]]]:
         if result.cause in _MADE:
             made.append((call.name, _arguments(call, result, tool)))
     return made
+
+
+def _is_unclear(trajectory: Trajectory) -> bool:
+    """Return whether a change may have been made in a call that was cut off or that the model let fail."""
+    readers = {tool.name for tool in trajectory.tools if tool.is_read_only}
+    is_cut = any(len(turn.results) < len(turn.parsed.calls) for turn in trajectory.turns)
+    return is_cut or any(
+        result.cause in _PERHAPS_MADE and call.name not in readers for call, result in trajectory.calls
+    )
 
 
 def _arguments(call: ToolCall, result: ToolResult, tool: Tool | None) -> dict[str, Any]:
@@ -114,6 +124,8 @@ def passes_probes(trajectory: Trajectory) -> bool:
     """Return whether every probe got an answer that it accepts; RewardDown if one was not run."""
     for probe in trajectory.task.truth.probes:
         answers = [result for result in trajectory.probes if result.probe == probe]
+        if not answers and trajectory.stop.is_forfeit:
+            return False
         if not answers:
             raise RewardDown(f"the state was never asked for: no result of the probe {probe.tool}")
         if not all(probe.accepts(result.content, is_error=result.is_error) for result in answers):

@@ -15,6 +15,7 @@ from typing import Protocol
 from turnwise.protocols import EngineDown, Environment, EnvironmentDown, RewardDown, Rewarder, Toolbox
 from turnwise.rewards import succeeded
 from turnwise.rollout.draw_order import DrawOrder
+from turnwise.rollout.earlier_attempts import continues
 from turnwise.types import (
     Failure,
     Fault,
@@ -29,8 +30,9 @@ from turnwise.types import (
     Trajectory,
 )
 
-Player = Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]
-"""`player(task, toolbox, episode_id, seed)` plays one episode; see `episode.player`."""
+Player = Callable[[Task, Toolbox, str, int, Sequence[Trajectory]], Awaitable[Trajectory]]
+"""`player(task, toolbox, episode_id, seed, lost)` plays one episode, or plays it again after its `lost`
+attempts; see `episode.player`."""
 
 Lease = Callable[[Task, str], AbstractAsyncContextManager[Toolbox]]
 """`lease(task, episode_id)`: the toolbox of the task for one episode. Raises LeaseFailed or
@@ -263,31 +265,39 @@ class Collector:
     ) -> tuple[Trajectory, Reward] | Failure:
         """Play one member, with retries on a fresh lease after infrastructure faults, or the last failure."""
         failure = Failure(task.id, Stop.TOOL_DOWN, "never started")
+        lost: list[Trajectory] = []
         queued_at = time.perf_counter()
         for attempt in range(self._plan.num_retries + 1):
             async with pace.slot(place):
                 queue_seconds = time.perf_counter() - queued_at
-                outcome = await self._play_once(task, place[1], attempt)
+                outcome = await self._play_once(task, place[1], attempt, lost)
             if not isinstance(outcome, Failure):
                 trajectory, reward = outcome
-                return replace(trajectory, queue_seconds=queue_seconds), reward
+                is_redrawn = not all(continues(trajectory, attempt) for attempt in lost)
+                return replace(trajectory, queue_seconds=queue_seconds, is_redrawn=is_redrawn), reward
             failure = outcome
+            if failure.lost is not None:
+                lost.append(failure.lost)
             self.progress.failures[failure.stop] += 1
             self.progress.last_failure = failure.message
         return failure
 
-    async def _play_once(self, task: Task, member: int, attempt: int) -> tuple[Trajectory, Reward] | Failure:
+    async def _play_once(
+        self, task: Task, member: int, attempt: int, lost: Sequence[Trajectory]
+    ) -> tuple[Trajectory, Reward] | Failure:
         progress = self.progress
         seed = member_seed(self._plan.seed, task, member)
         episode_id = f"{task.id}/{member}.{attempt}"
+        trajectory: Trajectory | None = None
         progress.num_started += 1
         progress.num_in_flight += 1
         try:
             async with progress.leased(self._lease(task, episode_id)) as toolbox:
                 posed = toolbox.environment.posed(task)
-                trajectory = await self._player(posed, _CountingToolbox(toolbox, progress), episode_id, seed)
+                counted = _CountingToolbox(toolbox, progress)
+                trajectory = await self._player(posed, counted, episode_id, seed, lost)
             if trajectory.stop.is_infrastructure:
-                return Failure(task.id, trajectory.stop, _reason(trajectory))
+                return Failure(task.id, trajectory.stop, _reason(trajectory), trajectory)
             reward = await self._rewarder.score(trajectory)
             is_success = succeeded(trajectory, reward)
         except LeaseFailed as error:
@@ -295,7 +305,7 @@ class Collector:
         except EnvironmentDown as error:  # before the first turn
             return Failure(task.id, Stop.ENVIRONMENT_DOWN, str(error))
         except RewardDown as error:
-            return Failure(task.id, Stop.REWARD_DOWN, str(error))
+            return Failure(task.id, Stop.REWARD_DOWN, str(error), trajectory)
         finally:
             progress.num_in_flight -= 1
         progress.num_finished += 1
@@ -386,6 +396,10 @@ class _CountingToolbox:
     @property
     def losses(self) -> Sequence[ServerLoss]:
         return self._inner.losses
+
+    @property
+    def busy_seconds(self) -> float:
+        return self._inner.busy_seconds
 
     async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
         self._progress.num_waiting_on_tools += 1

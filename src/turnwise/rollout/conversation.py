@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from turnwise.protocols import PROBE_TOKENS, Toolbox, UserModel
+from turnwise.rollout.earlier_attempts import ended_alike, has_own_fault, judged
 from turnwise.rollout.repetition import SAME_RESULT, find_repetition, is_known
 from turnwise.tasks.user_side import UserMessage, UserSide, shown_reply
 from turnwise.types import (
@@ -17,6 +18,7 @@ from turnwise.types import (
     Tool,
     ToolCall,
     ToolResult,
+    Trajectory,
     Turn,
 )
 
@@ -53,8 +55,9 @@ class Conversation:
         seed: int = 0,
         user_model: UserModel | None = None,
         rules: EpisodeRules = PLAIN,
+        lost: Sequence[Trajectory] = (),
     ) -> None:
-        """user_model: plays the user of a task with a `ModelUser`."""
+        """user_model: plays the user of a task with a `ModelUser`. lost: its attempts that were lost."""
         self.task = task
         self.toolbox = toolbox
         self.episode_id = episode_id
@@ -68,6 +71,7 @@ class Conversation:
         self._user = UserSide(task, toolbox.tools)
         self._user_model = user_model
         self._rules = rules
+        self.lost = lost
 
     @property
     def message(self) -> int:
@@ -96,8 +100,9 @@ class Conversation:
         if ending is None or said is None:
             is_over = ending is None and said is None and self._is_repeating()
             return Stop.REPEATED if is_over else ending or said
-        if not await self.probe(message):
-            return Stop.TOOL_DOWN
+        failed = await self.probe(message)
+        if failed is not None:
+            return failed
         self.endings.append(ending)
         return said
 
@@ -121,18 +126,23 @@ class Conversation:
         self.turns[-1] = replace(turn, tool_seconds=time.perf_counter() - started)
         return (None, UserMessage(reply)) if reply else (Stop.ANSWERED, None)
 
-    async def probe(self, message: int) -> bool:
-        """Read the state of the servers as the truth of a message asks; False if a server failed."""
+    async def probe(self, message: int) -> Stop | None:
+        """Read the state of the servers as the truth of a message asks; return a Stop if a server failed."""
         probes = self.task.truths[message].probes
         if not probes:
-            return True
+            return None
         calls = [ToolCall(f"probe.{n}", probe.tool, probe.arguments) for n, probe in enumerate(probes)]
         results = await self.toolbox.call(calls, max_tokens=PROBE_TOKENS)
         self.probes += [
             ProbeResult(probe, result.content, result.is_error, message)
             for probe, result in zip(probes, results, strict=True)
         ]
-        return all(result.fault is not Fault.INFRA for result in results)
+        faults = [result for result in results if result.fault is Fault.INFRA]
+        if not faults:
+            return None
+        is_proven = all(result.is_provable for result in faults)
+        is_own = is_proven and ended_alike(self.lost, self.turns, Stop.TOOL_DOWN)
+        return Stop.BROKE_SERVER if is_own else Stop.TOOL_DOWN
 
     async def _execute_calls(self, turn: Turn) -> tuple[Turn, Stop | None]:
         """Make the calls of a turn; a Stop means that the episode ends with this turn."""
@@ -143,10 +153,13 @@ class Conversation:
         if parsed.error is not None or not parsed.calls:
             return turn, None
         started = time.perf_counter()
-        results = tuple(map(self._taught, parsed.calls, await self._call(parsed.calls)))
-        acted = replace(turn, results=results, tool_seconds=time.perf_counter() - started)
-        is_down = any(result.fault is Fault.INFRA for result in results)
-        return acted, Stop.TOOL_DOWN if is_down else None
+        results = judged(self.lost, [*self.turns[:-1], turn], await self._call(parsed.calls))
+        taught = tuple(map(self._taught, parsed.calls, results))
+        acted = replace(turn, results=taught, tool_seconds=time.perf_counter() - started)
+        if any(result.fault is Fault.INFRA for result in results):
+            return acted, Stop.TOOL_DOWN
+        is_state_lost = any(loss.is_state_lost for loss in self.toolbox.losses)
+        return acted, Stop.BROKE_SERVER if has_own_fault(results) and is_state_lost else None
 
     def _is_repeating(self) -> bool:
         most = self._rules.max_repeats

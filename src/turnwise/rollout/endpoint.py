@@ -4,11 +4,13 @@ Such an endpoint returns no token ids: its turns have none, and their `policy_ve
 """
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from turnwise.engines.openai import ChatMessage, OpenAIEndpoint
 from turnwise.protocols import Toolbox, UserModel
 from turnwise.rollout.conversation import PLAIN, Conversation, EpisodeRules
+from turnwise.rollout.earlier_attempts import earlier_turn
 from turnwise.rollout.episode import EpisodeLimits, finish_episode, turn_seed, with_call_ids
 from turnwise.types import Completion, Stop, Task, Trajectory, Turn
 
@@ -22,12 +24,14 @@ def endpoint_player(
     system_prompt: str,
     user_model: UserModel | None = None,
     rules: EpisodeRules = PLAIN,
-) -> Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]:
+) -> Callable[[Task, Toolbox, str, int, Sequence[Trajectory]], Awaitable[Trajectory]]:
     """A player for a Collector that samples from the endpoint."""
 
-    async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
+    async def play_one(
+        task: Task, toolbox: Toolbox, episode_id: str, seed: int, lost: Sequence[Trajectory] = ()
+    ) -> Trajectory:
         conversation = Conversation(
-            task, toolbox, episode_id=episode_id, seed=seed, user_model=user_model, rules=rules
+            task, toolbox, episode_id=episode_id, seed=seed, user_model=user_model, rules=rules, lost=lost
         )
         return await finish_episode(
             _play_turns(conversation, endpoint, seed, limits, temperature, system_prompt),
@@ -50,27 +54,11 @@ async def _play_turns(
     turns, task, said = conversation.turns, conversation.task, ""
     messages = [ChatMessage("system", system_prompt)] if system_prompt else []
     messages += [ChatMessage(message.role, message.content) for message in task.prompt]
-    for number in range(task.turn_limit):
-        started = time.perf_counter()
-        reply = await endpoint.chat(
-            messages,
-            conversation.tools,  # which tools were added or withdrawn, an endpoint sees from this list
-            max_tokens=limits.tokens_per_turn,
-            temperature=temperature,
-            seed=turn_seed(seed, number) % 2**31,
-        )
-        parsed = with_call_ids(reply.parsed, number)
-        turns.append(
-            Turn(
-                (),
-                Completion((), (), reply.finish, NO_POLICY),
-                parsed,
-                engine_seconds=time.perf_counter() - started,
-                usage=(reply.num_prompt_tokens, reply.num_completion_tokens),
-                user=said,
-                message=conversation.message,
-            )
-        )
+    while len(turns) < task.turn_limit:
+        turn = earlier_turn(conversation.lost, turns, (), said)
+        if turn is None:
+            turn = await _sampled(conversation, endpoint, messages, said, limits, temperature, seed)
+        turns.append(replace(turn, results=(), message=conversation.message))
         reached = await conversation.advance()
         if isinstance(reached, Stop):
             return reached
@@ -84,3 +72,31 @@ async def _play_turns(
         if said:
             messages.append(ChatMessage("user", said))
     return Stop.MAX_TURNS
+
+
+async def _sampled(
+    conversation: Conversation,
+    endpoint: OpenAIEndpoint,
+    messages: Sequence[ChatMessage],
+    said: str,
+    limits: EpisodeLimits,
+    temperature: float,
+    seed: int,
+) -> Turn:
+    number = len(conversation.turns)
+    started = time.perf_counter()
+    reply = await endpoint.chat(
+        messages,
+        conversation.tools,  # which tools were added or withdrawn, an endpoint sees from this list
+        max_tokens=limits.tokens_per_turn,
+        temperature=temperature,
+        seed=turn_seed(seed, number) % 2**31,
+    )
+    return Turn(
+        (),
+        Completion((), (), reply.finish, NO_POLICY),
+        with_call_ids(reply.parsed, number),
+        engine_seconds=time.perf_counter() - started,
+        usage=(reply.num_prompt_tokens, reply.num_completion_tokens),
+        user=said,
+    )

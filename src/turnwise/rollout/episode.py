@@ -1,12 +1,22 @@
 """Play one episode: the turns of a model and its tools, up to the trajectory."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from turnwise.protocols import Chat, Engine, EngineDown, EnvironmentDown, Toolbox, UserDown, UserModel
+from turnwise.protocols import (
+    Chat,
+    Engine,
+    EngineDown,
+    EnvironmentDown,
+    EnvironmentSlow,
+    Toolbox,
+    UserDown,
+    UserModel,
+)
 from turnwise.rollout.conversation import PLAIN, Conversation, EpisodeRules
+from turnwise.rollout.earlier_attempts import earlier_turn, ended_alike
+from turnwise.rollout.episode_clock import EpisodeClock
 from turnwise.tasks.user_side import UserMessage
 from turnwise.types import Completion, Finish, Parsed, Sampling, ServerLoss, Stop, Task, Trajectory, Turn
 
@@ -19,7 +29,7 @@ class EpisodeLimits:
     tokens_per_episode: int = 4_096
     """Prompts, completions and tool output together."""
     seconds: float = 300.0
-    """Wall time of one episode, including waits for the engine and for tools."""
+    """Time of an episode's calls, and apart from it the time of everything else."""
 
 
 async def play(
@@ -35,14 +45,16 @@ async def play(
     user_model: UserModel | None = None,
     given: Sequence[Sequence[int]] = (),
     rules: EpisodeRules = PLAIN,
+    lost: Sequence[Trajectory] = (),
 ) -> Trajectory:
     """Render → complete → parse → call → observe, until the last answer, a limit or an infrastructure fault.
 
     `given`: completions of the demonstration's first turns. They are played for the model, with real calls.
+    `lost`: its attempts that infrastructure ended; their turns are repeated while the model reads the same.
     Cancellation is raised; every other outcome is a `Stop`.
     """
     conversation = Conversation(
-        task, toolbox, episode_id=episode_id, seed=seed, user_model=user_model, rules=rules
+        task, toolbox, episode_id=episode_id, seed=seed, user_model=user_model, rules=rules, lost=lost
     )
     return await finish_episode(
         _play_turns(conversation, engine, chat, seed, limits, sampling, given),
@@ -61,26 +73,15 @@ async def finish_episode(
 ) -> Trajectory:
     """Await the turns, run the probes of the last exchange, and build the trajectory."""
     started = time.perf_counter()
-    user_losses: tuple[ServerLoss, ...] = ()
-    try:
-        async with asyncio.timeout(limits.seconds):
-            stop = await playing
-    except TimeoutError:
-        stop = Stop.TIME_UP
-    except EngineDown:
-        stop = Stop.ENGINE_DOWN
-    except EnvironmentDown:
-        stop = Stop.ENVIRONMENT_DOWN
-    except UserDown as error:
-        stop, user_losses = Stop.USER_DOWN, (ServerLoss("user", str(error)),)
-    if not stop.is_infrastructure and not await conversation.probe(conversation.message):
-        stop = Stop.TOOL_DOWN
+    stop, user_losses = await _stop_of(playing, conversation, limits)
+    if not (stop.is_infrastructure or stop.is_forfeit):
+        stop = await conversation.probe(conversation.message) or stop
     scores: Mapping[str, float] = {}
-    if not stop.is_infrastructure:
+    if not (stop.is_infrastructure or stop.is_forfeit):
         try:
             scores = await conversation.toolbox.environment.score()
-        except EnvironmentDown:
-            stop = Stop.ENVIRONMENT_DOWN
+        except EnvironmentDown as error:
+            stop = _environment_stop(conversation, error)
     return Trajectory(
         task=conversation.task,
         episode_id=conversation.episode_id,
@@ -98,6 +99,30 @@ async def finish_episode(
     )
 
 
+async def _stop_of(
+    playing: Coroutine[None, None, Stop], conversation: Conversation, limits: EpisodeLimits
+) -> tuple[Stop, tuple[ServerLoss, ...]]:
+    """Await the turns; return why they ended, and the loss of the user's model."""
+    clock = EpisodeClock(limits.seconds, lambda: conversation.toolbox.busy_seconds)
+    try:
+        async with clock.limited():
+            return await playing, ()
+    except TimeoutError:
+        return Stop.SLOW_CALLS if clock.has_slow_calls else Stop.TIME_UP, ()
+    except EngineDown:
+        return Stop.ENGINE_DOWN, ()
+    except EnvironmentDown as error:
+        return _environment_stop(conversation, error), ()
+    except UserDown as error:
+        return Stop.USER_DOWN, (ServerLoss("user", str(error)),)
+
+
+def _environment_stop(conversation: Conversation, error: EnvironmentDown) -> Stop:
+    """Return whose fault it is: a method that takes too long after the same turns again is the model's."""
+    is_again = ended_alike(conversation.lost, conversation.turns, Stop.ENVIRONMENT_DOWN)
+    return Stop.BROKE_SERVER if is_again and isinstance(error, EnvironmentSlow) else Stop.ENVIRONMENT_DOWN
+
+
 def player(
     engine: Engine,
     chat: Chat,
@@ -106,13 +131,15 @@ def player(
     user_model: UserModel | None = None,
     given: Callable[[Task], Sequence[Sequence[int]]] = lambda task: (),
     rules: EpisodeRules = PLAIN,
-) -> Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]:
-    """A player for a Collector: `play` with all but the task, its tools, the id and the seed bound.
+) -> Callable[[Task, Toolbox, str, int, Sequence[Trajectory]], Awaitable[Trajectory]]:
+    """A player for a Collector: `play` with all but the task, its tools, the id, the seed and `lost` bound.
 
     `given`: completions of its demonstration's first turns, which an episode of the task starts with.
     """
 
-    async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
+    async def play_one(
+        task: Task, toolbox: Toolbox, episode_id: str, seed: int, lost: Sequence[Trajectory] = ()
+    ) -> Trajectory:
         return await play(
             task,
             engine,
@@ -125,6 +152,7 @@ def player(
             user_model=user_model,
             given=given(task),
             rules=rules,
+            lost=lost,
         )
 
     return play_one
@@ -151,10 +179,14 @@ async def _play_turns(
         if room < 1:
             return Stop.CONTEXT_FULL
         max_tokens = min(limits.tokens_per_turn, room)
-        wanted = replace(sampling, max_tokens=max_tokens, stop_ids=chat.stop_ids)
-        started = time.perf_counter()
-        completion = await engine.complete(ids, wanted, turn_seed(seed, number))
-        seconds = time.perf_counter() - started
+        earlier = earlier_turn(conversation.lost, turns, new_ids, said)
+        if earlier is not None:
+            completion, seconds = earlier.completion, earlier.engine_seconds
+        else:
+            wanted = replace(sampling, max_tokens=max_tokens, stop_ids=chat.stop_ids)
+            started = time.perf_counter()
+            completion = await engine.complete(ids, wanted, turn_seed(seed, number))
+            seconds = time.perf_counter() - started
         is_cut = completion.finish is Finish.LENGTH
         parsed = with_call_ids(chat.parse(completion.token_ids, ids, is_cut=is_cut), number)
         message = conversation.message

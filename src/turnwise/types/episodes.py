@@ -117,9 +117,9 @@ class Turn:
 
 
 class Stop(StrEnum):
-    """Why an episode ended. The first eight are scored; the rest is infrastructure.
+    """Why an episode ended. The first ten are scored; the rest is infrastructure.
 
-    Wall time counts as infrastructure because it measures the machine: a slow moment must never become a
+    The time of calls is the model's. All other time measures the machine: a slow moment must never become a
     reward. Turns and tokens, which the model can waste, have limits of their own.
     """
 
@@ -139,8 +139,12 @@ class Stop(StrEnum):
     """A turn reached `rollout.tokens_per_turn`."""
     CONTEXT_FULL = "context_full"
     """The episode reached `rollout.tokens_per_episode`."""
+    SLOW_CALLS = "slow_calls"
+    """Its calls took `rollout.seconds`, without the time that they waited for us."""
+    BROKE_SERVER = "broke_server"
+    """A call broke a server or an environment, and a fresh one when the episode was repeated."""
     TIME_UP = "time_up"
-    """The episode took longer than `rollout.seconds`."""
+    """Everything but its calls took `rollout.seconds`."""
     TOOL_DOWN = "tool_down"
     """A call failed through no fault of the model."""
     ENGINE_DOWN = "engine_down"
@@ -157,6 +161,11 @@ class Stop(StrEnum):
     def is_finished(self) -> bool:
         """Whether the episode was played to its end and not cut off by a limit or a fault."""
         return self in (Stop.ANSWERED, Stop.ENDED_BY_CALL, Stop.ENDED_BY_USER, Stop.ENDED)
+
+    @property
+    def is_forfeit(self) -> bool:
+        """Whether the model's calls ended the episode: it has failed, and nothing can be asked any more."""
+        return self in (Stop.SLOW_CALLS, Stop.BROKE_SERVER)
 
     @property
     def is_infrastructure(self) -> bool:
@@ -212,6 +221,8 @@ class Trajectory:
     """What the environment's `score()` returned; empty without an environment."""
     endings: tuple[Stop, ...] = ()
     """How the exchanges of earlier user messages ended; `stop` says how the last one did."""
+    is_redrawn: bool = False
+    """Whether an attempt of it was lost to infrastructure whose turns could not be repeated."""
     last_reply: str = ""
     """What the environment replied to the model's last text when it ended the episode: no turn reads it."""
 
@@ -261,6 +272,8 @@ class Failure:
     task_id: str
     stop: Stop
     message: str
+    lost: Trajectory | None = None
+    """What was played; None if the episode did not start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,10 @@ class Cause(StrEnum):
     """The tool ran and reported an error."""
     TOO_LARGE = "too_large"
     """The arguments are larger than a call may be."""
+    TOO_SLOW = "too_slow"
+    """No reply within the server's time limit, and again none when the episode was repeated."""
+    BROKE_SERVER = "broke_server"
+    """The server failed in this call, and again in the same call of a repeated episode."""
     TIMEOUT = "timeout"
     """No reply within the server's time limit."""
     CLOSED = "closed"
@@ -54,7 +58,14 @@ class Cause(StrEnum):
         return Fault.MODEL if self in _MODEL_CAUSES else Fault.INFRA
 
 
-_MODEL_CAUSES = {Cause.UNKNOWN_TOOL, Cause.BAD_ARGUMENTS, Cause.TOOL_ERROR, Cause.TOO_LARGE}
+_MODEL_CAUSES = {
+    Cause.UNKNOWN_TOOL,
+    Cause.BAD_ARGUMENTS,
+    Cause.TOOL_ERROR,
+    Cause.TOO_LARGE,
+    Cause.TOO_SLOW,
+    Cause.BROKE_SERVER,
+}
 
 
 def qualified_name(server: str, tool: str) -> str:
@@ -113,6 +124,8 @@ class ToolResult:
     repairs: tuple[str, ...] = ()
     """Argument names repaired before the call, as `given->used`."""
     is_replayed: bool = False
+    is_provable: bool = False
+    """Whether this fault is the model's if the same call of a repeated episode meets it again."""
     hint: str = ""
     """What to write instead of refused arguments; in `content` too if the episode tells the model."""
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from turnwise.mcp.episode_meta import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY
+from turnwise.mcp.episode_meta import BUG, DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY, UPSTREAM
 
 notes: dict[str, list[str]] = defaultdict(list)
 events: list[str] = []
@@ -65,7 +65,7 @@ async def drop(episode: str) -> None:
 
 
 async def call(params: Any) -> dict[str, Any]:
-    meta: dict[str, str] = {FAULT_KEY: "infra"}
+    meta: dict[str, str] = {FAULT_KEY: UPSTREAM}
     try:
         episode = params["_meta"].get(EPISODE_KEY, "")
         value = await TOOLS[params["name"]](params.get("arguments") or {}, episode)
@@ -74,7 +74,7 @@ async def call(params: Any) -> dict[str, Any]:
     except Down as error:
         text = str(error)
     except Exception as error:  # noqa: BLE001 (a server with a bug keeps serving)
-        text = f"{type(error).__name__} in {params['name']}"
+        text, meta = f"{type(error).__name__} in {params['name']}", {FAULT_KEY: BUG}
     else:
         compact = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         return {"content": [{"type": "text", "text": value if isinstance(value, str) else compact}]}

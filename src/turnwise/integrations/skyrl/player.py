@@ -7,6 +7,7 @@ because SkyRL's interface never closes a generator.
 import asyncio
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -104,7 +105,9 @@ class Player:
         limits = limits_of(self._recipe)
         sampling = Sampling(temperature=order.temperature, top_p=order.top_p)
 
-        async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
+        async def play_one(
+            task: Task, toolbox: Toolbox, episode_id: str, seed: int, lost: Sequence[Trajectory] = ()
+        ) -> Trajectory:
             engine = SessionEngine(
                 self._client,
                 model=self._model,
@@ -123,6 +126,7 @@ class Player:
                     sampling=sampling,
                     user_model=bench.user_model,
                     rules=rules_of(self._recipe, is_evaluation=order.is_evaluation),
+                    lost=lost,
                 )
             finally:
                 await engine.finish()
