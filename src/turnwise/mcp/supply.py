@@ -37,7 +37,8 @@ class Holding:
     @property
     def is_private(self) -> bool:
         """Whether the server's processes and data belong to the episode alone."""
-        return self.process_set is not None and self.supply.spec.options.data is Data.PRIVATE
+        options = self.supply.spec.options
+        return self.process_set is not None and options.data is Data.PRIVATE and not options.network
 
     async def usable(self) -> Session:
         """Return the session to call; replaces a closed one. CallFailed if it held the episode's state."""
