@@ -38,7 +38,17 @@ def explore(folder: Path, out: Path, num_tasks: int = NUM_TASKS, seed: int = 0) 
 
 
 def started(folder: Path, out: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "turnwise", "explore", str(folder / "mcp.json"), "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "turnwise",
+        "explore",
+        str(folder / "mcp.json"),
+        "--out",
+        str(out),
+        "--pause",
+        "0",
+    ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

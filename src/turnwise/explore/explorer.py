@@ -46,7 +46,8 @@ _CHANGE_CALLS = 1_200
 
 Say = Callable[[str], None]
 
-_SURVEY_END, _STABILITY_END, _CHANGES_END, _LATER_END, _VERIFIED_END = 0.25, 0.35, 0.5, 0.6, 0.9
+_SURVEY_END, _STABILITY_END, _CHANGES_END = 0.25, 0.35, 0.5
+_PAUSE_END, _LATER_END, _VERIFIED_END = 0.55, 0.65, 0.9
 """The shares of the time when these stages end at the latest. Then all tasks are played once more."""
 _MIN_PER_KIND, _KINDS = 8, 8
 """One kind of program has at most an eighth of the tasks, as long as there are other kinds."""
@@ -248,7 +249,7 @@ class Explorer:
         self._steadiness = dict(zip(servers, found, strict=True))
 
     async def _examine_later(self, survey: Survey) -> None:
-        left = self._time_at(_LATER_END) - time.monotonic()
+        left = self._time_at(_PAUSE_END) - time.monotonic()
         pause = max(0.0, min(self._options.pause_seconds, left))
         await asyncio.gather(
             *(
