@@ -16,8 +16,9 @@ from tests.dashboard.recorded import HOSTILE
 from tests.run.stage import recipe, write_recipe
 from turnwise.diagnostics.health import Alarm, AlarmLevel
 from turnwise.rollout.collector import Progress
-from turnwise.run.panel import Panel, duration, sparkline
+from turnwise.run.panel import Panel, sparkline
 from turnwise.run.screen import Json, Quiet, Screen, step_line
+from turnwise.runtime.terminal import duration
 
 ROOT = Path(__file__).parents[2]
 WARNING = Alarm("truncation", AlarmLevel.WARNING, 0.4, 0.3, "episodes are cut off. Try: more tokens")

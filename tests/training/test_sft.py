@@ -11,7 +11,7 @@ from tests.training.updates import different, new_model, sample_of, some_samples
 from turnwise.config import PolicyConfig, Recipe
 from turnwise.training.model.policy import Policy
 from turnwise.training.packing.samples import Sample
-from turnwise.training.update.sft import SftStep, fine_tune
+from turnwise.training.update.sft import SftPart, SftStep, fine_tune, fine_tuning
 
 both_tunings = pytest.mark.parametrize("tuning", ["full", "lora"])
 
@@ -113,3 +113,16 @@ def test_a_loss_that_is_not_finite_stops_before_it_changes_the_weights() -> None
     with pytest.raises(FloatingPointError, match=r"sft\.learning_rate"):
         fine_tune(policy, some_samples(), Recipe())
     assert different(before, policy.state()) == []
+
+
+def test_every_microbatch_is_reported_with_the_time_left() -> None:
+    parts: list[SftPart] = []
+    recipe = Recipe.model_validate(
+        {"sft": {"num_epochs": 2, "samples_per_step": 6}, "update": {"tokens_per_microbatch": 1}}
+    )
+    steps = list(fine_tuning(new_policy(), some_samples(), recipe, on_part=parts.append))
+    assert {part.step for part in parts} == {step.step for step in steps}
+    assert len(parts) > len(steps)
+    assert [part.share_of_step for part in parts if part.step == 0][-1] == 1
+    assert parts[-1].seconds_left == 0
+    assert SftPart(step=1, num_steps=4, share_of_step=0.5, seconds=60).seconds_left == 100

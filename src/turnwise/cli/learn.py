@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from turnwise.config import Recipe
     from turnwise.tracking.failed_starts import Starting
     from turnwise.tracking.folder import RunFolder
-    from turnwise.training.update.sft import SftStep
 
 
 def train(
@@ -222,11 +221,9 @@ def sft(
     rank_processes.alone(settings, "sft")
     announce_servers(settings)
     from turnwise.commands.sft import warm_up
+    from turnwise.commands.sft_progress import SftProgress
 
-    def show(step: "SftStep") -> None:
-        if step.is_shown:
-            print(f"step {step.step + 1:>4}/{step.num_steps}  loss {step.loss:.4f}", flush=True)
-
+    progress = SftProgress(lambda line: print(line, flush=True), "step")
     warm = run_async(
         warm_up(
             settings,
@@ -234,7 +231,8 @@ def sft(
             run=run,
             is_verified=verify,
             is_adapter=adapter,
-            on_step=show,
+            on_step=progress.step,
+            on_part=progress.part,
             on_note=print,
             is_partial_kept=True,
         )

@@ -38,7 +38,7 @@ from turnwise.tasks.selection import across_families
 from turnwise.training.model.model_folder import save_adapter, save_merged
 from turnwise.training.model.policy import Policy
 from turnwise.training.model.quantised import twin
-from turnwise.training.update.sft import SftStep
+from turnwise.training.update.sft import SftPart, SftStep
 from turnwise.types import Task
 
 logger = logging.getLogger(__name__)
@@ -78,6 +78,7 @@ async def warm_up(
     is_verified: bool = True,
     is_adapter: bool = False,
     on_step: Callable[[SftStep], None] = lambda step: None,
+    on_part: Callable[[SftPart], None] = lambda part: None,
     on_note: Callable[[str], None] = lambda note: None,
     is_partial_kept: bool = False,
     given: Given = NOTHING_GIVEN,
@@ -121,7 +122,7 @@ async def warm_up(
             await publish(bench, policy, 0)
             await rest(bench)
         probes = _probes(bench, policy, recipe)
-        learning = WarmLearning(policy, recipe, on_step)
+        learning = WarmLearning(policy, recipe, on_step, on_part)
         rounds: Sequence[RescueRound] = ()
         was_cancelled = False
         try:

@@ -9,13 +9,19 @@ from turnwise.diagnostics.readiness import Probe, probe_steps, why_ready
 from turnwise.runtime.terminal import counted
 from turnwise.training.model.policy import Policy
 from turnwise.training.packing.samples import Sample
-from turnwise.training.update.sft import SftStep, fine_tuning
+from turnwise.training.update.sft import SftPart, SftStep, fine_tuning
 
 
 class WarmLearning:
     """What a policy has learned so far; after a cancellation, too."""
 
-    def __init__(self, policy: Policy, recipe: Recipe, on_step: Callable[[SftStep], None]) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        recipe: Recipe,
+        on_step: Callable[[SftStep], None],
+        on_part: Callable[[SftPart], None],
+    ) -> None:
         self.steps: list[SftStep] = []
         """All steps, of demonstrations and of rescues."""
         self.probes: list[Probe] = []
@@ -24,6 +30,7 @@ class WarmLearning:
         self._policy = policy
         self._recipe = recipe
         self._on_step = on_step
+        self._on_part = on_part
 
     async def learn_until_taught(
         self, samples: Sequence[Sample], probes: WarmProbes | None, on_note: Callable[[str], None]
@@ -49,7 +56,7 @@ class WarmLearning:
 
     async def _taken(self, samples: Sequence[Sample]) -> AsyncIterator[SftStep]:
         """Yield each step once it is taken, in a thread; a cancellation waits for the step to end."""
-        learning = fine_tuning(self._policy, samples, self._recipe)
+        learning = fine_tuning(self._policy, samples, self._recipe, on_part=self._on_part)
         while True:
             taking = asyncio.ensure_future(asyncio.to_thread(_next, learning))
             try:

@@ -18,7 +18,7 @@ from turnwise.diagnostics.health import Alarm, AlarmLevel
 from turnwise.rollout.collector import Progress
 from turnwise.rollout.live_panel import figures_of
 from turnwise.run.screen import Figures, Screen, epoch_part
-from turnwise.runtime.terminal import printable
+from turnwise.runtime.terminal import duration, printable
 from turnwise.tracking.dropped_steps import DroppedSteps
 
 _REFRESH_SECONDS = 0.25
@@ -157,10 +157,3 @@ def sparkline(values: Sequence[float], low: float | None = None, high: float | N
     reach = (max(values) if high is None else high) - bottom
     shares = [(value - bottom) / reach if reach else 0.5 for value in values]
     return "".join(_BARS[min(max(int(share * len(_BARS)), 0), len(_BARS) - 1)] for share in shares)
-
-
-def duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    if minutes < 1:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

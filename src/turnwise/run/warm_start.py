@@ -5,13 +5,14 @@ import gc
 import torch
 
 from turnwise.commands.sft import WarmStart, warm_up
+from turnwise.commands.sft_progress import SftProgress
 from turnwise.config import Recipe, override_recipe
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
 from turnwise.runtime.python_functions import Given
 from turnwise.runtime.terminal import counted
 from turnwise.tracking.folder import RunFolder
-from turnwise.training.update.sft import SftStep
+from turnwise.training.update.sft import SftPart
 
 
 class WarmStartStopped(Exception):
@@ -28,10 +29,12 @@ async def with_warm_start(
     model = folder.warm_model
     if not model.exists():
         screen.say("warm start: learning from the demonstrations of tasks.train")
+        progress = SftProgress(screen.say, "warm start, step")
         warm = await warm_up(
             recipe,
             model,
-            on_step=lambda step: _show(step, screen, stopping),
+            on_step=progress.step,
+            on_part=lambda part: _follow(part, progress, stopping),
             on_note=lambda note: _tell(note, screen, stopping),
             given=given,
         )
@@ -46,12 +49,13 @@ async def with_warm_start(
     return warmed
 
 
-def _show(step: SftStep, screen: Screen, stopping: Stopping) -> None:
-    if stopping.why:
-        done = f"step {step.step + 1} of {step.num_steps} of the warm start"
-        raise WarmStartStopped(f"{stopping.why}, at {done}, which begins again: none of it is saved")
-    if step.is_shown:
-        screen.say(f"warm start, step {step.step + 1}/{step.num_steps}: loss {step.loss:.4f}")
+def _follow(part: SftPart, progress: SftProgress, stopping: Stopping) -> None:
+    if stopping.why:  # at once: nothing of a warm start is kept before its end
+        raise WarmStartStopped(
+            f"{stopping.why}, in step {part.step + 1} of {part.num_steps} of the warm start: nothing of it "
+            "is saved, it begins again"
+        )
+    progress.part(part)
 
 
 def _tell(note: str, screen: Screen, stopping: Stopping) -> None:

@@ -77,6 +77,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def duration(seconds: float) -> str:
+    """`20 s`, `2 min`, `1 h 1 min`."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def printable(text: str) -> str:
     """Replace non-printable characters except newline and tab, and lone surrogates, by U+FFFD."""
     return "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)

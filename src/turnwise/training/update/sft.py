@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -46,12 +46,36 @@ class SftStep:
         return is_last or self.step % -(-self.num_steps // _NUM_LINES) == 0
 
 
+@dataclass(frozen=True, slots=True)
+class SftPart:
+    """A micro-batch of a step that is learned; on a slow machine one step takes minutes."""
+
+    step: int
+    """Counted from 0."""
+    num_steps: int
+    share_of_step: float
+    seconds: float
+    """Since the first step began."""
+
+    @property
+    def seconds_left(self) -> float:
+        """By the pace so far."""
+        done = (self.step + self.share_of_step) / self.num_steps
+        return self.seconds * (1 - done) / done
+
+
 def fine_tune(policy: Policy, samples: Sequence[Sample], recipe: Recipe) -> list[SftStep]:
     """Train on the samples for sft.num_epochs, as `fine_tuning` does."""
     return list(fine_tuning(policy, samples, recipe))
 
 
-def fine_tuning(policy: Policy, samples: Sequence[Sample], recipe: Recipe) -> Iterator[SftStep]:
+def fine_tuning(
+    policy: Policy,
+    samples: Sequence[Sample],
+    recipe: Recipe,
+    *,
+    on_part: Callable[[SftPart], None] = lambda part: None,
+) -> Iterator[SftStep]:
     """Yield each step once it is taken, for sft.num_epochs, in an order set by the seed.
 
     A step's loss is the mean over all own tokens of its samples, however they are laid out. Raises
@@ -75,6 +99,7 @@ def fine_tuning(policy: Policy, samples: Sequence[Sample], recipe: Recipe) -> It
         is_offloaded=recipe.sizes.offload,
     )
     num_steps = config.num_epochs * -(-len(taught) // config.samples_per_step)
+    began = time.perf_counter()
     for number, chosen in enumerate(_draws(taught, config, recipe.seed)):
         rate = learning_rate(
             config.learning_rate,
@@ -85,7 +110,11 @@ def fine_tuning(policy: Policy, samples: Sequence[Sample], recipe: Recipe) -> It
             lowest=LOWEST_RATE,
         )
         started = time.perf_counter()
-        loss, norm = _step(passes, optimizer, chosen, rate)
+
+        def tell(share: float, number: int = number) -> None:
+            on_part(SftPart(number, num_steps, share, time.perf_counter() - began))
+
+        loss, norm = _step(passes, optimizer, chosen, rate, tell)
         seconds = time.perf_counter() - started
         yield SftStep(number, num_steps, loss, norm, rate, num_own_tokens(chosen), len(chosen), seconds)
 
@@ -99,9 +128,14 @@ def _draws(samples: Sequence[Sample], config: SftConfig, seed: int) -> Iterator[
 
 
 def _step(
-    passes: Passes, optimizer: Optimizer, samples: Sequence[Sample], rate: float
+    passes: Passes,
+    optimizer: Optimizer,
+    samples: Sequence[Sample],
+    rate: float,
+    on_share: Callable[[float], None],
 ) -> tuple[float, float]:
-    loss = passes.within_memory(partial(_gather, passes, optimizer, samples), undo=optimizer.clear)
+    gather = partial(_gather, passes, optimizer, samples, on_share)
+    loss = passes.within_memory(gather, undo=optimizer.clear)
     norms = optimizer.norms()
     if not norms.is_finite:
         optimizer.clear()
@@ -110,14 +144,17 @@ def _step(
     return loss, norms.policy
 
 
-def _gather(passes: Passes, optimizer: Optimizer, samples: Sequence[Sample]) -> float:
+def _gather(
+    passes: Passes, optimizer: Optimizer, samples: Sequence[Sample], on_share: Callable[[float], None]
+) -> float:
     """Run every micro-batch forward and backward; the optimizer then has the gradients of the loss."""
     num_tokens, loss = num_own_tokens(samples), 0.0
     run = passes.begin(samples)
-    for part in run.parts:
+    for number, part in enumerate(run.parts, start=1):
         live = run.score(part)
         share = cross_entropy(live.logprobs_BT, live.mask_BT, num_tokens)
         optimizer.learn(share)
         loss += float(share.detach())
+        on_share(number / len(run.parts))
     optimizer.gather(run.backward)
     return loss
