@@ -18,7 +18,7 @@ def test_a_long_step_is_reported_by_its_parts(monkeypatch: pytest.MonkeyPatch) -
     assert lines == [], "nothing was silent for long"
     monkeypatch.setattr(sft_progress, "SILENT_SECONDS", 0.0)
     progress.part(part(0.25))
-    progress.step(SftStep(0, 2, 1.5, 1.0, 1e-3, 100, 600.0))
+    progress.step(SftStep(0, 2, 1.5, 1.0, 1e-3, 100, 4, 600.0))
     assert lines == [
         "warm start, step    1/2  25% learned, about 18 min left",
         "warm start, step    1/2  loss 1.5000",
