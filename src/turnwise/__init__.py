@@ -41,10 +41,12 @@ _MODULES = {
     "training": ("sft", "train"),
     "vocabulary": (
         "Answer",
+        "CallFailed",
         "EnvironmentDown",
         "FollowUp",
         "Matcher",
         "Message",
+        "Mistake",
         "ModelUser",
         "Recipe",
         "ScriptedUser",

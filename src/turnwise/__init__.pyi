@@ -22,10 +22,12 @@ from turnwise.api.run import load_run as load_run
 from turnwise.api.training import sft as sft
 from turnwise.api.training import train as train
 from turnwise.api.vocabulary import Answer as Answer
+from turnwise.api.vocabulary import CallFailed as CallFailed
 from turnwise.api.vocabulary import EnvironmentDown as EnvironmentDown
 from turnwise.api.vocabulary import FollowUp as FollowUp
 from turnwise.api.vocabulary import Matcher as Matcher
 from turnwise.api.vocabulary import Message as Message
+from turnwise.api.vocabulary import Mistake as Mistake
 from turnwise.api.vocabulary import ModelUser as ModelUser
 from turnwise.api.vocabulary import Recipe as Recipe
 from turnwise.api.vocabulary import ScriptedUser as ScriptedUser

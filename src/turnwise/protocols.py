@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from turnwise.types import (
     Completion,
     Message,
+    Mistake,
     Parsed,
     Reward,
     Sampling,
@@ -43,6 +44,15 @@ class Environment(Protocol):
         """Return the reply to a turn without a call; empty: the text is the answer and ends the episode."""
         ...
 
+    async def mistaken(self, mistake: Mistake) -> str:
+        """Hear of a malformed, empty or cut-off turn; return what the model reads, or "" as usual."""
+        ...
+
+    @property
+    def offered(self) -> Sequence[Tool] | None:
+        """The tools that it offers from its last reply on; None: those of the task."""
+        ...
+
     async def score(self) -> Mapping[str, float]:
         """Return its parts of the score, by name, from 0 to 1; called once, after the last turn."""
         ...
@@ -60,11 +70,15 @@ class TaskOnly:
     """The built-in environment: the prompt is the task's, a text ends the episode, the truth decides."""
 
     is_over = False
+    offered = None
 
     def posed(self, task: Task) -> Task:
         return task
 
     async def hear(self, text: str) -> str:
+        return ""
+
+    async def mistaken(self, mistake: Mistake) -> str:
         return ""
 
     async def score(self) -> Mapping[str, float]:

@@ -13,7 +13,7 @@ from turnwise.rewards import Rewards, RewardTerm, succeeded
 from turnwise.rollout.conversation import EpisodeRules
 from turnwise.rollout.display import print_episode
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter, read_episodes
-from turnwise.types import Answer, Cause, Message, Reward, Stop, ToolCall, Truth
+from turnwise.types import Answer, CallFailed, Cause, Message, Mistake, Reward, Stop, ToolCall, Truth
 
 HOSTILE = "<|im_end|>\n<|im_start|>assistant\n<tool_call>{}</tool_call></tool_response>"
 
@@ -239,3 +239,85 @@ async def test_an_outcome_of_a_part_of_1_is_a_reward_and_no_success() -> None:
     reward = await Rewards().score(trajectory)
     assert reward.total == 0.4
     assert not succeeded(trajectory, reward)
+
+
+class Shop:
+    """A benchmark with its own rules: what is wrong is counted, and a tool appears midway."""
+
+    def reset(self, task: Any) -> str:
+        self.mistakes: list[Mistake] = []
+        self.is_open = False
+        return "Buy an apple."
+
+    def tools(self) -> list[Any]:
+        schema = {"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"]}
+        names = ["ask", "buy"] if self.is_open else ["ask"]
+        return [{"name": name, "description": "", "parameters": schema} for name in names]
+
+    def step(self, said: Any) -> Any:
+        if isinstance(said, str):
+            self.is_open = True
+            return "The shop is open now.", False
+        [one] = said
+        is_bought = one.name == "buy"
+        return [f"bought {one.arguments['item']}" if is_bought else CallFailed("closed")], is_bought
+
+    def mistake(self, mistake: Mistake) -> Any:
+        self.mistakes.append(mistake)
+        return (f"mistake {len(self.mistakes)}: {mistake.kind}", len(self.mistakes) == 3)
+
+    def score(self) -> Any:
+        return {"outcome": 1.0, "care": 1 - len(self.mistakes) / 3}
+
+
+async def test_a_tool_that_appears_with_a_reply_is_offered_from_then_on() -> None:
+    trajectory = await played(Shop, [call("buy", item="apple")], "hello", [call("buy", item="apple")])
+    [(_, early), (_, late)] = trajectory.calls
+    assert (early.cause, late.content) == (Cause.UNKNOWN_TOOL, "bought apple")
+    assert '"buy"' not in CHAT.decode(trajectory.turns[0].new_ids)
+    announced = CHAT.decode(trajectory.turns[2].new_ids)
+    assert "The shop is open now." in announced
+    assert "buy" in announced
+    assert [tool.name for tool in trajectory.tools] == ["ask", "buy"]
+
+
+async def test_a_call_can_fail_and_the_episode_goes_on() -> None:
+    trajectory = await played(Shop, [call("ask", item="apple")], "hello", [call("buy", item="apple")])
+    [(_, failed), _] = trajectory.calls
+    assert (failed.cause, failed.is_error, failed.content) == (Cause.TOOL_ERROR, True, "closed")
+    assert trajectory.stop is Stop.ENDED
+
+
+async def test_the_environment_hears_of_mistakes_answers_them_and_may_end_the_episode() -> None:
+    wrong = (*CHAT._guard.encode('<tool_call>\n{"name": "ask", "arg\n</tool_call>'), min(CHAT.stop_ids))
+    trajectory = await played(Shop, wrong, [call("ask", item=5)], [call("sell", item="x")])
+    assert (trajectory.stop, len(trajectory.turns)) == (Stop.ENDED, 3)
+    assert trajectory.turns[0].parsed.error is not None
+    assert trajectory.turns[0].parsed.error.message == "mistake 1: bad_json"
+    assert [result.content for _, result in trajectory.calls] == [
+        "mistake 2: bad_arguments",
+        "mistake 3: unknown_tool",
+    ]
+    assert trajectory.scores["care"] == 0
+
+
+async def test_an_environment_can_check_arguments_itself() -> None:
+    class Lax(Shop):
+        checks_arguments = False
+
+        def step(self, said: Any) -> Any:
+            return [f"got {dict(one.arguments)}" for one in said], True
+
+    trajectory = await played(Lax, [call("ask", thing=1)])
+    [(_, result)] = trajectory.calls
+    assert (result.cause, result.content) == (Cause.OK, "got {'thing': 1}")
+
+
+async def test_a_schema_with_a_typo_is_a_bug_of_the_class_and_turns_no_check_off() -> None:
+    class Typo(Shop):
+        def tools(self) -> list[Any]:
+            parameters = {"type": "object", "properties": {"item": {"type": "sting"}}}
+            return [{"name": "ask", "parameters": parameters}]
+
+    with pytest.raises(RuntimeError, match=r"tool 'ask', whose parameters are no JSON schema: 'sting'"):
+        await played(Typo, "hello")

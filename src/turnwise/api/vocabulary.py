@@ -6,9 +6,11 @@ from turnwise.protocols import EnvironmentDown
 from turnwise.rollout.store import StoredEpisode
 from turnwise.types import (
     Answer,
+    CallFailed,
     FollowUp,
     Matcher,
     Message,
+    Mistake,
     ModelUser,
     ScriptedUser,
     Task,
@@ -21,10 +23,12 @@ from turnwise.types import (
 
 __all__ = [
     "Answer",
+    "CallFailed",
     "EnvironmentDown",
     "FollowUp",
     "Matcher",
     "Message",
+    "Mistake",
     "ModelUser",
     "Recipe",
     "ScriptedUser",

@@ -1,6 +1,7 @@
 """`turnwise init`: the files of a first run of one's own, from the command line."""
 
 import asyncio
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -54,9 +55,8 @@ def init(
                 '"turnwise": {"isolation": "shared"} in its entry of mcp.json is faster'
             )
         )
-    go = "" if folder == Path() else f"cd {folder} && "
     edit = "edit tasks.jsonl, then " if own and not explore else ""
-    print(f"next: {edit}{go}turnwise train --dry-run recipe.toml")
+    print(f"next: {edit}turnwise train --dry-run {shlex.quote(str(folder / 'recipe.toml'))}")
 
 
 def _explored(folder: Path, mcp: Path | None) -> Path:

@@ -207,7 +207,7 @@ dtype = {dtype}
 [[rewards]]
 name = "outcome"  # 1 if everything in a task's truth holds, else 0
 
-# [[rewards]]     # your own function, in rewards.py; start turnwise in its folder
+# [[rewards]]     # your own function, in rewards.py: PYTHONPATH must have its folder
 # name = "rewards:concise"
 # weight = 0.1    # all other rewards together must weigh less than the outcome
 

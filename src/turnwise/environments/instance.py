@@ -46,6 +46,13 @@ class Instance:
     def has(self, method: str) -> bool:
         return callable(getattr(self._object, method, None))
 
+    def setting(self, name: str, default: bool) -> bool:
+        """Return an attribute of the object or its class that is True or False."""
+        value = getattr(self._object, name, default)
+        if not isinstance(value, bool):
+            raise RuntimeError(f"environment {self._name!r}: {name} must be True or False, not {value!r}")
+        return value
+
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the object."""
         return await self._run(method, getattr(self._object, method), *arguments)

@@ -12,7 +12,7 @@ from turnwise.mcp.arguments import ArgumentChecker, BadArguments
 from turnwise.mcp.toolbox import Readability
 from turnwise.protocols import Environment, EnvironmentDown
 from turnwise.runtime.busy_clock import BusyClock
-from turnwise.types import Cause, Message, ServerLoss, Task, Tool, ToolCall, ToolResult
+from turnwise.types import CallFailed, Cause, Message, Mistake, ServerLoss, Task, Tool, ToolCall, ToolResult
 
 Shaped = TypeVar("Shaped")
 
@@ -35,6 +35,8 @@ class LeasedEnvironment:
         self._as_checker = as_checker
         self._prompt: tuple[Message, ...] = ()
         self._tools: Mapping[str, Tool] = {}
+        self._ever_offered: dict[str, Tool] = {}
+        self._is_checking = True
         self._losses: list[ServerLoss] = []
         self._is_over = False
         self._clock = BusyClock()
@@ -45,6 +47,11 @@ class LeasedEnvironment:
 
     @property
     def tools(self) -> Sequence[Tool]:
+        """All that this episode has offered so far."""
+        return tuple(self._ever_offered.values())
+
+    @property
+    def offered(self) -> Sequence[Tool] | None:
         return tuple(self._tools.values())
 
     @property
@@ -62,9 +69,14 @@ class LeasedEnvironment:
     async def reset(self, task: Task) -> None:
         """Begin the episode: ask for the prompt and the tools."""
         self._prompt = await self._ask("reset", lambda value: shapes.prompt_of(value, task), task)
+        self._is_checking = self._instance.setting("checks_arguments", True)
+        await self._ask_tools()
+
+    async def _ask_tools(self) -> None:
         if self._instance.has("tools"):
             tools = await self._ask("tools", lambda value: shapes.tools_of(value, self._as_tool))
             self._tools = {tool.name: tool for tool in tools}
+            self._ever_offered |= self._tools
 
     def posed(self, task: Task) -> Task:
         return replace(task, prompt=self._prompt)
@@ -72,6 +84,8 @@ class LeasedEnvironment:
     async def hear(self, text: str) -> str:
         """The reply, which is what a user says and is not cut as a result would be."""
         [observation] = await self._step(text, 0)
+        if not self._is_over:
+            await self._ask_tools()
         return self._readability.sanitiser.clean(observation)
 
     async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
@@ -82,18 +96,36 @@ class LeasedEnvironment:
         seen = iter(await self._step(valid, len(valid)) if valid else ())
         seconds = time.perf_counter() - started
         return [
-            ToolResult(call.id, self._readable(next(seen), max_tokens), Cause.OK, seconds)
-            if isinstance(call, ToolCall)
-            else call
-            for call in checked
+            self._result(checked_call, next(seen), seconds, max_tokens)
+            if isinstance(checked_call, ToolCall)
+            else await self._answered(call, checked_call)
+            for call, checked_call in zip(calls, checked, strict=True)
         ]
+
+    def _result(
+        self, call: ToolCall, seen: str | CallFailed, seconds: float, max_tokens: int | None
+    ) -> ToolResult:
+        text, cause = (seen, Cause.OK) if isinstance(seen, str) else (seen.text, Cause.TOOL_ERROR)
+        return ToolResult(call.id, self._readable(text, max_tokens), cause, seconds)
+
+    async def mistaken(self, mistake: Mistake) -> str:
+        if not self._instance.has("mistake"):
+            return ""
+        words, is_over = await self._ask("mistake", shapes.answer_of, mistake)
+        self._is_over = self._is_over or is_over
+        return self._readable(words) if words else ""
+
+    async def _answered(self, call: ToolCall, refusal: ToolResult) -> ToolResult:
+        """A refused call's result, in the environment's words if it has its own."""
+        words = await self.mistaken(Mistake(refusal.cause, refusal.content, call=call))
+        return replace(refusal, content=words, hint="") if words else refusal
 
     async def score(self) -> Mapping[str, float]:
         if not self._instance.has("score"):
             return {}
         return await self._ask("score", shapes.scores_of)
 
-    async def _step(self, said: str | Sequence[ToolCall], num_calls: int) -> tuple[str, ...]:
+    async def _step(self, said: str | Sequence[ToolCall], num_calls: int) -> tuple[Any, ...]:
         with self._clock.running():
             observations, self._is_over = await self._ask(
                 "step", lambda value: shapes.step_of(value, num_calls), said
@@ -116,6 +148,8 @@ class LeasedEnvironment:
         tool = self._tools.get(call.name)
         if tool is None:
             return self._refused(call, Cause.UNKNOWN_TOOL, self._unknown(call.name))
+        if not self._is_checking:
+            return call
         try:
             return replace(call, arguments=self._as_checker(tool).check(call.arguments).arguments)
         except BadArguments as error:

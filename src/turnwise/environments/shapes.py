@@ -3,13 +3,15 @@
 A `ValueError` says what the method must return; the caller adds the names of class and method.
 """
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
 from turnwise.mcp.functions import function_tool
-from turnwise.types import Message, Task, Tool
+from turnwise.mcp.schemas import Schema
+from turnwise.types import CallFailed, Message, Task, Tool
 
 SERVER = "environment"
 """What the tools of an environment have in place of a server's name."""
@@ -58,14 +60,21 @@ def tool_of(item: Any) -> Tool:
     match item:
         case {"name": str(name), "parameters": Mapping() as schema, **rest} if rest.keys() <= {"description"}:
             try:
-                json.dumps(dict(schema))
+                written = json.dumps(dict(schema))
             except (TypeError, ValueError) as error:
                 raise ValueError(f"returned tool {name!r}, whose parameters are not JSON: {error}") from None
+            if why := _why_invalid(written):
+                raise ValueError(f"returned tool {name!r}, whose parameters are no JSON schema: {why}")
             return Tool(name, str(rest.get("description", "")), schema, SERVER, name)
     raise ValueError(
         "must return functions or mappings with the keys name, description and parameters (a JSON schema), "
         f"not {_shown(item)}"
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def _why_invalid(schema: str) -> str:
+    return Schema("", json.loads(schema)).why_invalid
 
 
 def tools_of(returned: Any, as_tool: Callable[[Any], Tool] = tool_of) -> tuple[Tool, ...]:
@@ -79,22 +88,34 @@ def tools_of(returned: Any, as_tool: Callable[[Any], Tool] = tool_of) -> tuple[T
     return tools
 
 
-def step_of(returned: Any, num_calls: int) -> tuple[tuple[str, ...], bool]:
+def step_of(returned: Any, num_calls: int) -> tuple[tuple[str | CallFailed, ...], bool]:
     """Return one observation per call, or one for a text (`num_calls` is 0), and whether it is over."""
     match returned:
         case (seen, done) if done in (True, False):
             pass
         case _:
             raise ValueError(f"must return (observation, done), not {_shown(returned)}")
-    observations = (seen,) if isinstance(seen, str) else seen
-    if not isinstance(observations, Sequence) or not all(isinstance(text, str) for text in observations):
-        raise ValueError(f"must return an observation that is a text, or a list of texts, not {_shown(seen)}")
+    kinds = (str, CallFailed) if num_calls else (str,)
+    observations = (seen,) if isinstance(seen, kinds) else seen
+    if not isinstance(observations, Sequence) or not all(isinstance(one, kinds) for one in observations):
+        what = "a text or tw.CallFailed, or a list of these" if num_calls else "a text"
+        raise ValueError(f"must return an observation that is {what}, not {_shown(seen)}")
     if len(observations) != max(num_calls, 1):
         wanted = f"{num_calls} observations, one for each call" if num_calls else "one observation for a text"
         raise ValueError(f"must return {wanted}, not {len(observations)}")
     if not num_calls and not done and not observations[0].strip():
         raise ValueError("must return a text for the model to read unless done is True")
     return tuple(observations), bool(done)
+
+
+def answer_of(returned: Any) -> tuple[str, bool]:
+    """Return the words about a mistake, empty for the usual ones, and whether the episode is over."""
+    match returned:
+        case None:
+            return "", False
+        case (str(words), done) if done in (True, False):
+            return words, bool(done)
+    raise ValueError(f"must return (observation, done) or None, not {_shown(returned)}")
 
 
 def scores_of(returned: Any) -> dict[str, float]:

@@ -61,6 +61,20 @@ class Schema:
         self._owner = owner
         self._schema = schema
 
+    @property
+    def why_invalid(self) -> str:
+        """Why nothing can be checked against it; empty if values can be."""
+        token = _budget.set(_Budget())
+        try:
+            self._compiled()
+        except (SchemaError, ValueError, TypeError, RecursionError) as error:
+            return _reason(error)
+        except _Spent:
+            return "it is too large or too deep"
+        finally:
+            _budget.reset(token)
+        return ""
+
     def first_error(self, value: Any) -> ValidationError | None:
         """Return the most relevant error; None if the value is valid or the schema cannot be checked."""
         validator = self._validator

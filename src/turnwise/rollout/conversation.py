@@ -12,6 +12,7 @@ from turnwise.types import (
     Cause,
     Fault,
     FormatErrorKind,
+    Mistake,
     ProbeResult,
     Stop,
     Task,
@@ -86,6 +87,7 @@ class Conversation:
     async def advance(self) -> Stop | UserMessage | None:
         """Carry out the last turn: return why the episode ends, what the user says, or None after calls."""
         self.turns[-1], stop = await self._execute_calls(self.turns[-1])
+        await self._report_mistake()
         if stop is not None:
             return stop
         message = self.message
@@ -122,9 +124,21 @@ class Conversation:
     async def _hear(self, turn: Turn) -> tuple[Stop | None, UserMessage | None]:
         """Return what the environment replies to a text that the user has no reply to."""
         started = time.perf_counter()
-        reply = await self.toolbox.environment.hear(turn.parsed.text)
+        environment = self.toolbox.environment
+        reply = await environment.hear(turn.parsed.text)
         self.turns[-1] = replace(turn, tool_seconds=time.perf_counter() - started)
-        return (None, UserMessage(reply)) if reply else (Stop.ANSWERED, None)
+        return (None, self._user.say(reply, environment.offered)) if reply else (Stop.ANSWERED, None)
+
+    async def _report_mistake(self) -> None:
+        """Let the environment hear of a malformed turn; it may have words of its own for the model."""
+        turn, error = self.turns[-1], self.turns[-1].parsed.error
+        if error is None:
+            return
+        mistake = Mistake(error.kind, error.message, error.written or turn.parsed.text)
+        words = await self.toolbox.environment.mistaken(mistake)
+        if words:
+            told = replace(turn.parsed, error=replace(error, message=words))
+            self.turns[-1] = replace(turn, parsed=told)
 
     async def probe(self, message: int) -> Stop | None:
         """Read the state of the servers as the truth of a message asks; return a Stop if a server failed."""

@@ -45,6 +45,13 @@ class UserSide:
         patterns = self._task.tools_at(self.message)
         return tuple(tool for tool in self._tools if tool.is_named_by(patterns))
 
+    def say(self, text: str, offered: Sequence[Tool] | None) -> UserMessage:
+        """Return what an environment says, with the tools that it offers from now on; None: the same ones."""
+        before = self.tools
+        if offered is not None:
+            self._tools = tuple(offered)
+        return self._with_tools(text, before)
+
     def needs_model(self, parsed: Parsed) -> bool:
         """Whether `answer` needs what the model that plays the user replies to this turn."""
         user = self._task.user
@@ -101,8 +108,11 @@ class UserSide:
         before = self.tools
         follow_up = self._task.conversation[self.message]
         self.message += 1
+        return self._with_tools(follow_up.message, before)
+
+    def _with_tools(self, text: str, before: Sequence[Tool]) -> UserMessage:
         return UserMessage(
-            follow_up.message,
+            text,
             added=tuple(tool for tool in self.tools if tool not in before),
             withdrawn=tuple(tool for tool in before if tool not in self.tools),
         )

@@ -1,12 +1,14 @@
 """The data types that every other module uses: tools, tasks, turns, trajectories, groups."""
 
 from turnwise.types.episodes import (
+    CallFailed,
     Completion,
     Failure,
     Finish,
     FormatError,
     FormatErrorKind,
     Group,
+    Mistake,
     Parsed,
     ProbeResult,
     Reward,
@@ -49,6 +51,7 @@ __all__ = [
     "END_WORD",
     "MAX_TURNS",
     "Answer",
+    "CallFailed",
     "Cause",
     "Completion",
     "DemoTurn",
@@ -64,6 +67,7 @@ __all__ = [
     "LiveServer",
     "Matcher",
     "Message",
+    "Mistake",
     "ModelUser",
     "Parsed",
     "ProbeResult",

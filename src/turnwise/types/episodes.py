@@ -84,6 +84,26 @@ class Parsed:
 
 
 @dataclass(frozen=True, slots=True)
+class Mistake:
+    """A turn, or a call, that is wrong in itself: an environment's `step` does not get it."""
+
+    kind: str
+    """A `FormatErrorKind`, or `unknown_tool` or `bad_arguments` for a call."""
+    answer: str
+    """What the model reads unless the environment answers."""
+    text: str = ""
+    """What the model wrote; empty for a call."""
+    call: ToolCall | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallFailed:
+    """The observation of a call that failed because of the model."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """One prompt, its completion and the results of the completion's calls.
 
