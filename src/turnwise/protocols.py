@@ -53,8 +53,11 @@ class Environment(Protocol):
         """The tools that it offers from its last reply on; None: those of the task."""
         ...
 
-    async def score(self) -> Mapping[str, float]:
-        """Return its parts of the score, by name, from 0 to 1; called once, after the last turn."""
+    async def score(self) -> Mapping[str, float | str]:
+        """Return its parts of the score, by name, from 0 to 1, and texts that explain them.
+
+        Called once, after the last turn.
+        """
         ...
 
 
@@ -81,7 +84,7 @@ class TaskOnly:
     async def mistaken(self, mistake: Mistake) -> str:
         return ""
 
-    async def score(self) -> Mapping[str, float]:
+    async def score(self) -> Mapping[str, float | str]:
         return {}
 
 

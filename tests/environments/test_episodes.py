@@ -267,7 +267,8 @@ class Shop:
         return (f"mistake {len(self.mistakes)}: {mistake.kind}", len(self.mistakes) == 3)
 
     def score(self) -> Any:
-        return {"outcome": 1.0, "care": 1 - len(self.mistakes) / 3}
+        why = ", ".join(mistake.kind for mistake in self.mistakes)
+        return {"outcome": 1.0, "care": 1 - len(self.mistakes) / 3, "why": why}
 
 
 async def test_a_tool_that_appears_with_a_reply_is_offered_from_then_on() -> None:
@@ -288,7 +289,9 @@ async def test_a_call_can_fail_and_the_episode_goes_on() -> None:
     assert trajectory.stop is Stop.ENDED
 
 
-async def test_the_environment_hears_of_mistakes_answers_them_and_may_end_the_episode() -> None:
+async def test_the_environment_hears_of_mistakes_answers_them_and_may_end_the_episode(
+    tmp_path: Path,
+) -> None:
     wrong = (*CHAT._guard.encode('<tool_call>\n{"name": "ask", "arg\n</tool_call>'), min(CHAT.stop_ids))
     trajectory = await played(Shop, wrong, [call("ask", item=5)], [call("sell", item="x")])
     assert (trajectory.stop, len(trajectory.turns)) == (Stop.ENDED, 3)
@@ -298,7 +301,15 @@ async def test_the_environment_hears_of_mistakes_answers_them_and_may_end_the_ep
         "mistake 2: bad_arguments",
         "mistake 3: unknown_tool",
     ]
-    assert trajectory.scores["care"] == 0
+    assert trajectory.scores == {"outcome": 1, "care": 0}
+    with TrajectoryWriter(tmp_path / "episodes.jsonl") as writer:
+        writer.write(StoredEpisode(trajectory, Reward(1.0, {})))
+    [stored] = read_episodes(tmp_path / "episodes.jsonl")
+    assert stored.trajectory.notes == {"why": "bad_json, bad_arguments, unknown_tool"}
+    console = Console(file=StringIO(), width=100)
+    print_episode(stored, console)
+    assert isinstance(console.file, StringIO)
+    assert "why: bad_json, bad_arguments, unknown_tool" in console.file.getvalue()
 
 
 async def test_an_environment_can_check_arguments_itself() -> None:

@@ -120,7 +120,7 @@ class LeasedEnvironment:
         words = await self.mistaken(Mistake(refusal.cause, refusal.content, call=call))
         return replace(refusal, content=words, hint="") if words else refusal
 
-    async def score(self) -> Mapping[str, float]:
+    async def score(self) -> Mapping[str, float | str]:
         if not self._instance.has("score"):
             return {}
         return await self._ask("score", shapes.scores_of)

@@ -103,7 +103,7 @@ def step_of(returned: Any, num_calls: int) -> tuple[tuple[str | CallFailed, ...]
     if len(observations) != max(num_calls, 1):
         wanted = f"{num_calls} observations, one for each call" if num_calls else "one observation for a text"
         raise ValueError(f"must return {wanted}, not {len(observations)}")
-    if not num_calls and not done and not observations[0].strip():
+    if not num_calls and not done and not any(isinstance(one, str) and one.strip() for one in observations):
         raise ValueError("must return a text for the model to read unless done is True")
     return tuple(observations), bool(done)
 
@@ -118,14 +118,18 @@ def answer_of(returned: Any) -> tuple[str, bool]:
     raise ValueError(f"must return (observation, done) or None, not {_shown(returned)}")
 
 
-def scores_of(returned: Any) -> dict[str, float]:
-    """Return the parts of a score, which are numbers from 0 to 1."""
+def scores_of(returned: Any) -> dict[str, float | str]:
+    """Return the parts of a score: numbers from 0 to 1, and texts that explain them."""
     if not isinstance(returned, Mapping):
         raise ValueError(f"must return parts such as {{'outcome': 1.0}}, not {_shown(returned)}")
     for name, value in returned.items():
-        if not isinstance(name, str) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
-            raise ValueError(f"returned {name!r}: {_shown(value)}, and a part must be a number from 0 to 1")
-    return {name: float(value) for name, value in returned.items()}
+        is_number = isinstance(value, Real) and 0 <= float(value) <= 1
+        if not isinstance(name, str) or not (is_number or (isinstance(value, str) and name != "outcome")):
+            raise ValueError(
+                f"returned {name!r}: {_shown(value)}, and a part must be a number from 0 to 1, or a text "
+                "that explains the others"
+            )
+    return {name: value if isinstance(value, str) else float(value) for name, value in returned.items()}
 
 
 def _shown(value: object) -> str:

@@ -23,6 +23,7 @@ def print_episode(played: StoredEpisode, console: Console) -> None:
         body.extend(_turn(number, turn))
     if trajectory.last_reply:
         body.append(_line("environment, at the end", trajectory.last_reply, "bold"))
+    body.extend(_line(_name(name), note, "dim") for name, note in trajectory.notes.items())
     parts = ", ".join(f"{_name(name)} {value:g}" for name, value in reward.parts.items())
     num_tokens = sum(len(turn.completion.token_ids) for turn in trajectory.turns)
     body.append(

@@ -76,7 +76,7 @@ async def finish_episode(
     stop, user_losses = await _stop_of(playing, conversation, limits)
     if not (stop.is_infrastructure or stop.is_forfeit):
         stop = await conversation.probe(conversation.message) or stop
-    scores: Mapping[str, float] = {}
+    scores: Mapping[str, float | str] = {}
     if not (stop.is_infrastructure or stop.is_forfeit):
         try:
             scores = await conversation.toolbox.environment.score()
@@ -93,7 +93,8 @@ async def finish_episode(
         losses=(*conversation.toolbox.losses, *user_losses),
         seconds=time.perf_counter() - started,
         temperature=temperature,
-        scores=scores,
+        scores={name: value for name, value in scores.items() if not isinstance(value, str)},
+        notes={name: value for name, value in scores.items() if isinstance(value, str)},
         endings=tuple(conversation.endings),
         last_reply=conversation.last_reply,
     )

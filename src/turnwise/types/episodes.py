@@ -238,7 +238,9 @@ class Trajectory:
     temperature: float = 1.0
     """The temperature its tokens were sampled at."""
     scores: Mapping[str, float] = field(default_factory=dict)
-    """What the environment's `score()` returned; empty without an environment."""
+    """The numbers that the environment's `score()` returned; empty without an environment."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """The texts that it returned, which explain the numbers."""
     endings: tuple[Stop, ...] = ()
     """How the exchanges of earlier user messages ended; `stop` says how the last one did."""
     is_redrawn: bool = False
