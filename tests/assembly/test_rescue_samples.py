@@ -12,8 +12,8 @@ from tests.assembly.test_demonstration_samples import roomy, talking_task
 from tests.rollout.stage import call, script
 from tests.rollout.test_plan_starts import three_turns
 from tests.shown import sound_setup
-from turnwise.assembly.demonstration_samples import demonstrating
-from turnwise.assembly.rescue_samples import Rescues, can_rescue, play_all, rescued
+from turnwise.assembly.demonstration_samples import demonstrating, lessons_of
+from turnwise.assembly.rescue_samples import Rescues, can_rescue, play_all, rescued, whole_plans
 from turnwise.assembly.workbench import Workbench, open_workbench
 from turnwise.config import load_recipe
 from turnwise.engines.scripted import ScriptedEngine
@@ -150,6 +150,14 @@ async def test_a_conversation_is_rescued_from_its_second_message_on(folder: Path
     plan = [bench.chat.say(turn.text, turn.calls) for turn in wanted.demonstration[2:]]
     own = [token for token, flag in zip(lesson.token_ids, lesson.loss_mask, strict=True) if flag]
     assert own == [token for said in plan for token in said]
+
+
+async def test_the_whole_plan_of_a_task_is_its_demonstration_token_for_token(folder: Path) -> None:
+    failing = replace(once(), id="failing", truth=replace(once().truth, writes=()))
+    async with open_workbench(demonstrating(roomy(folder)), [once()]) as bench:
+        [lesson] = await whole_plans(bench, [once(), failing])
+        [recorded] = lessons_of(bench, [once()])
+    assert lesson == recorded
 
 
 def test_only_whole_plans_without_a_played_user_rescue() -> None:

@@ -16,10 +16,10 @@ from turnwise.protocols import Toolbox
 from turnwise.rewards import reached_goal, succeeded
 from turnwise.rollout.collector import CollectionFailed, Collector
 from turnwise.rollout.episode import play
-from turnwise.rollout.takeover import Takeover, find_takeover
+from turnwise.rollout.takeover import find_takeover
 from turnwise.runtime.terminal import counted
 from turnwise.training.packing.samples import Sample, samples_of
-from turnwise.types import Group, ModelUser, Reward, Sampling, Task, Trajectory, joined
+from turnwise.types import DemoTurn, Group, ModelUser, Reward, Sampling, Task, Trajectory, Turn, joined
 
 logger = logging.getLogger(__name__)
 
@@ -71,24 +71,23 @@ async def rescued(bench: Workbench, episodes: Sequence[tuple[Trajectory, Reward]
     If one does not, because the model has spoiled the state, the plan takes over before the change.
     """
     failed = {played.task.id: played for played, reward in episodes if not succeeded(played, reward)}
-    kept, troubles, discarded = dict[str, Group](), dict[str, str](), dict[str, str]()
+    kept, troubles, discarded = dict[str, tuple[Trajectory, Reward]](), dict[str, str](), dict[str, str]()
     for is_before_changes in (False, True):
         attempts = {}
         for task_id, played in failed.items():
             takeover = find_takeover(played, is_before_changes=is_before_changes)
             if takeover is not None and task_id not in kept:
-                attempts[task_id] = _Attempt(played, takeover)
+                turns = played.turns[: takeover.num_kept]
+                attempts[task_id] = _Attempt(played.task, turns, takeover.remaining)
                 troubles[task_id] = takeover.trouble
                 discarded[task_id] = "lost to infrastructure"
-        for trajectory, reward in await _attempted(bench, attempts):
-            task_id = trajectory.task.id
-            discarded[task_id] = attempts[task_id].objection(trajectory, reward)
+        for outcome in await _attempted(bench, attempts):
+            task_id = outcome[0].task.id
+            discarded[task_id] = attempts[task_id].objection(*outcome)
             if not discarded[task_id]:
-                kept[task_id] = Group(trajectory.task, (trajectory,), (Reward(1.0, {"outcome": 1.0}),))
-    # A plan is not sampled, so the temperature of its episode does not apply.
-    lessons = samples_of([kept[task_id] for task_id in failed if task_id in kept])
+                kept[task_id] = outcome
     return Rescues(
-        tuple(replace(sample, temperature=1.0) for sample in lessons),
+        _lessons([kept[task_id] for task_id in failed if task_id in kept]),
         len(episodes),
         len(episodes) - len(failed),
         Counter(troubles.get(task_id, NO_TROUBLE) for task_id in failed),
@@ -96,45 +95,55 @@ async def rescued(bench: Workbench, episodes: Sequence[tuple[Trajectory, Reward]
     )
 
 
+async def whole_plans(bench: Workbench, tasks: Sequence[Task]) -> tuple[Sample, ...]:
+    """Return the plans of these tasks from the beginning, executed now, without those that fail."""
+    attempts = {task.id: _Attempt(task, (), task.demonstration) for task in tasks}
+    outcomes = await _attempted(bench, attempts)
+    return _lessons([one for one in outcomes if not attempts[one[0].task.id].objection(*one)])
+
+
+def _lessons(outcomes: Sequence[tuple[Trajectory, Reward]]) -> tuple[Sample, ...]:
+    groups = [
+        Group(trajectory.task, (trajectory,), (Reward(1.0, {"outcome": 1.0}),)) for trajectory, _ in outcomes
+    ]
+    # A plan is not sampled, so the temperature of its episode does not apply.
+    return tuple(replace(sample, temperature=1.0) for sample in samples_of(groups))
+
+
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """A failed episode, and where the plan takes over."""
+    """A task, the model's turns that are played again, and the turns of the plan that follow."""
 
-    played: Trajectory
-    takeover: Takeover
+    task: Task
+    kept: tuple[Turn, ...]
+    remaining: tuple[DemoTurn, ...]
 
     @property
-    def task(self) -> Task:
+    def roomy_task(self) -> Task:
         """The task with room for the rest of the plan."""
-        return replace(self.played.task, max_turns=self.takeover.num_kept + len(self.takeover.remaining))
-
-    @property
-    def given(self) -> list[tuple[int, ...]]:
-        """The model's turns, as they were sampled."""
-        return [turn.completion.token_ids for turn in self.played.turns[: self.takeover.num_kept]]
+        return replace(self.task, max_turns=len(self.kept) + len(self.remaining))
 
     def objection(self, trajectory: Trajectory, reward: Reward) -> str:
-        """Return why the rescue does not count; empty if it does."""
-        kept = self.takeover.num_kept
-        if _context(trajectory, kept) != _context(self.played, kept):
+        """Return why the outcome does not count; empty if it does."""
+        num_kept = len(self.kept)
+        if _context(trajectory.turns[:num_kept]) != _context(self.kept):
             return "results differ when played again"
-        for turn, planned in zip(trajectory.turns[kept:], self.takeover.remaining, strict=False):
+        for turn, planned in zip(trajectory.turns[num_kept:], self.remaining, strict=False):
             expected = [result.is_error for result in planned.results] or [False] * len(planned.calls)
             if [result.is_error for result in turn.results] != expected:
                 return "a call of the plan is refused"
         return "" if reached_goal(trajectory, reward) else f"{trajectory.stop}, without success"
 
 
-def _context(trajectory: Trajectory, num_turns: int) -> tuple[tuple[int, ...], list[str]]:
-    """The ids of the first turns, up to the end of the last one, and all results of their calls."""
-    turns = trajectory.turns[:num_turns]
+def _context(turns: Sequence[Turn]) -> tuple[tuple[int, ...], list[str]]:
+    """The ids of these turns, up to the end of the last one, and all results of their calls."""
     ids = joined(ids for turn in turns for ids in (turn.new_ids, turn.completion.token_ids))
     return ids, [result.content for turn in turns for result in turn.results]
 
 
 async def _attempted(bench: Workbench, attempts: Mapping[str, _Attempt]) -> list[tuple[Trajectory, Reward]]:
     try:
-        return await play_all(_rescuer(bench, attempts), [one.task for one in attempts.values()])
+        return await play_all(_rescuer(bench, attempts), [one.roomy_task for one in attempts.values()])
     except CollectionFailed as error:  # what was learned so far must not be lost with it
         logger.warning("no rescues: %s", error)
         return []
@@ -146,7 +155,7 @@ def _rescuer(bench: Workbench, attempts: Mapping[str, _Attempt]) -> Collector:
 
     async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
         attempt = attempts[task.id]
-        script = [chat.say(turn.text, turn.calls) for turn in attempt.takeover.remaining]
+        script = [chat.say(turn.text, turn.calls) for turn in attempt.remaining]
         return await play(
             task,
             ScriptedEngine(lambda text: chat.say(text)[:-1], min(chat.stop_ids), sequence=script),
@@ -156,7 +165,7 @@ def _rescuer(bench: Workbench, attempts: Mapping[str, _Attempt]) -> Collector:
             seed=seed,
             limits=limits_of(recipe),
             sampling=Sampling(),
-            given=attempt.given,
+            given=[turn.completion.token_ids for turn in attempt.kept],
             rules=rules_of(recipe),
         )
 

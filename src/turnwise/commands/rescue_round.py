@@ -1,13 +1,12 @@
 """Rounds of rescues after the demonstrations of a warm start: the model plays, and the plan helps it out."""
 
 import contextlib
-import random
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from turnwise.assembly.demonstration_samples import Verified
-from turnwise.assembly.rescue_samples import Rescues, can_rescue, play_all, rescued
+from turnwise.assembly.rescue_samples import Rescues, can_rescue, play_all, rescued, whole_plans
 from turnwise.assembly.task_requirements import require_playable
 from turnwise.assembly.workbench import Workbench, remote_engine
 from turnwise.commands.warm_probes import publish, rest
@@ -34,7 +33,7 @@ class RescueRound:
 
     rescues: Rescues
     num_plain: int
-    """Plain demonstrations that were learned with the rescues, at most as many."""
+    """Whole demonstrations of rescued tasks that were learned with the rescues."""
     steps: Sequence[SftStep]
     """Empty if nothing was rescued."""
 
@@ -76,12 +75,12 @@ async def rescue(
     """Run the rounds of rescues; `learned`: the tasks whose demonstrations were gathered."""
     rounds, recipe = [], bench.recipe
     for number, tasks in enumerate(_tasks_of_rounds(recipe, learned, gathered.dropped)):
-        rescues = await _play_round(policy, bench, tasks, number)
-        samples = _with_plain(rescues, gathered.lessons, recipe, number)
-        num_plain = len(samples) - len(rescues.lessons)
-        on_note(f"rescues: {rescues}; {counted(num_plain, 'plain demonstration')} learned with them")
+        rescues, plain = await _play_round(policy, bench, tasks, number)
+        on_note(f"rescues: {rescues}; {counted(len(plain), 'plain demonstration')} learned with them")
+        both = [*rescues.lessons, *plain]
+        samples = [replace(sample, group=group) for group, sample in enumerate(both)]
         steps = await learn(samples) if samples else []
-        rounds.append(RescueRound(rescues, num_plain, steps))
+        rounds.append(RescueRound(rescues, len(plain), steps))
     return rounds
 
 
@@ -104,10 +103,16 @@ def _tasks_of_rounds(
         yield (*chosen, *across_families(known, recipe.sft.rescue_tasks - len(chosen)))
 
 
-async def _play_round(policy: Policy, bench: Workbench, tasks: Sequence[Task], number: int) -> Rescues:
-    """Play the tasks with the policy as it is, and rescue the episodes that fail."""
+async def _play_round(
+    policy: Policy, bench: Workbench, tasks: Sequence[Task], number: int
+) -> tuple[Rescues, tuple[Sample, ...]]:
+    """Play the tasks with the policy as it is, and rescue the episodes that fail.
+
+    Return also the whole plans of rescued tasks. With rescues alone, every sample begins with a mistake, and
+    the model would learn to make it first. A rescue from the first turn on is such a plan already.
+    """
     if not tasks:
-        return Rescues((), 0, 0)
+        return Rescues((), 0, 0), ()
     require_playable(bench, tasks)
     await publish(bench, policy, _FIRST_VERSION + number)
     # The streams of training steps are counted from 0.
@@ -116,15 +121,7 @@ async def _play_round(policy: Policy, bench: Workbench, tasks: Sequence[Task], n
     async with shown(collector.progress, len(tasks), open_console(stderr=True)):
         episodes = await play_all(collector, tasks)
     rescues = await rescued(bench, episodes)
+    late = {lesson.task_id for lesson in rescues.lessons if 0 not in lesson.turns}
+    plain = await whole_plans(bench, [task for task in tasks if task.id in late])
     await rest(bench)
-    return rescues
-
-
-def _with_plain(rescues: Rescues, lessons: Sequence[Sample], recipe: Recipe, number: int) -> list[Sample]:
-    """Return the rescues and as many plain demonstrations, if there are so many.
-
-    With rescues alone, every sample begins with a mistake, and the model would learn to make it first.
-    """
-    rng = random.Random(f"{recipe.seed}/rescues/{number}")  # noqa: S311 (a draw, not a secret)
-    plain = rng.sample(list(lessons), min(len(lessons), len(rescues.lessons)))
-    return [replace(sample, group=group) for group, sample in enumerate([*rescues.lessons, *plain])]
+    return rescues, plain

@@ -207,7 +207,7 @@ class SftConfig(BaseModel):
     """Peak learning rate; decays by a cosine to a tenth."""
     rescue_rounds: int = Field(default=1, ge=0)
     """Rounds of rescues after the demonstrations: the model plays, and where it goes wrong the task's plan
-    goes on from there; what the plan does is learned, with as many plain demonstrations. 0: none, as with
+    goes on from there; what the plan does is learned, with the whole plans of these tasks. 0: none, as with
     --from and --no-verify, which play nothing."""
     rescue_tasks: int = Field(default=256, ge=1)
     """Tasks per round, evenly across families: first those whose demonstrations were not learned."""
