@@ -101,9 +101,9 @@ async def test_every_task_is_drawn_once_before_any_is_drawn_again_and_a_resumed_
     tasks, settings = numbered(6), recipe(tasks_per_step=2)
     batches = await collect(tasks, settings, range(3), state=CurriculumState(seed=5))
     drawn = played_ids(batches)
-    # all succeed, so every group is flat and refilled up to twice the number: four tasks a step
-    assert [len(step) for step in drawn] == [4, 4, 4]
-    assert len(set(drawn[0])) == 4, "none twice within a step"
+    # all succeed, so every group is flat and refilled up to four times the number, as far as there are tasks
+    assert [len(step) for step in drawn] == [6, 6, 6]
+    assert len(set(drawn[0])) == 6, "none twice within a step"
     resumed = await collect(tasks, settings, range(1, 3), state=batches[0].curriculum)
     assert played_ids(resumed) == drawn[1:]
 
@@ -116,6 +116,20 @@ async def test_groups_that_teach_nothing_are_played_but_not_learned_from() -> No
     assert len(batch.played) > 3, "this seed draws a flat one among the first three"
     learned = [group.task.id for group in batch.groups]
     assert learned == [group.task.id for group in batch.played if group.task.id in teaching], "draw order"
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+async def test_drawing_goes_on_until_a_quarter_of_the_groups_teaches(lockstep: bool) -> None:
+    tasks = numbered(60)
+    settings = recipe(tasks_per_step=8, max_draws=1.5, lockstep=lockstep)
+    [flat] = await collect(tasks, settings, rewards=ByMember(set()))
+    order = [group.task.id for group in flat.played]
+    assert len(order) == 24, "twice 1.5 times 8, and no more"
+    [batch] = await collect(tasks, settings, rewards=ByMember({order[3], order[17], order[19]}))
+    assert [group.task.id for group in batch.groups] == [order[3], order[17]]
+    assert [group.task.id for group in batch.played] == order[:18], "in draw order, and ends with the second"
+    enough = await collect(tasks, settings, rewards=ByMember({order[0], order[1], order[17]}))
+    assert [group.task.id for group in enough[0].played] == order[:12], "two teach: only refilled as usual"
 
 
 async def test_replacements_start_ahead_and_the_batches_stay_the_same(
@@ -226,7 +240,8 @@ async def test_a_resumed_draw_by_learnability_continues_exactly() -> None:
 
 async def test_concurrent_batches_by_learnability_share_no_task_and_learn_of_those_before() -> None:
     tasks, settings = numbered(24), recipe(LEARNABILITY, tasks_per_step=3, max_draws=2.0, mode="async")
-    one, two, three = await collect(tasks, settings, range(3))
+    rewards = ByMember({one.id for one in tasks})
+    one, two, three = await collect(tasks, settings, range(3), rewards=rewards)
     assert not {*played_ids([one])[0]} & {*played_ids([two])[0]}
     assert one.curriculum.record.keys() < two.curriculum.record.keys() < three.curriculum.record.keys()
 
@@ -258,12 +273,12 @@ async def test_asynchronous_batches_are_collected_concurrently_with_different_ta
                 await asyncio.wait_for(self.is_other_scored.wait(), 10 if num_tasks == 8 else 0.5)
             except TimeoutError:
                 self.is_held_in_vain = True
-            return await super().score(trajectory)
+            return await ByMember({trajectory.task.id}).score(trajectory)
 
     rewards = Held()
     settings = recipe(tasks_per_step=2, max_draws=2.0, mode="async")
     one, two, three = map(set, played_ids(await collect(tasks, settings, range(3), rewards=rewards)))
-    assert [len(step) for step in (one, two, three)] == [4, 4, 4], "all flat, so refilled to twice the number"
+    assert [len(step) for step in (one, two, three)] == [2, 2, 2]
     assert rewards.is_held_in_vain == (num_tasks < 8)
     if num_tasks == 8:
         assert not one & two

@@ -226,7 +226,8 @@ class RolloutConfig(BaseModel):
     dynamic_sampling: bool = True
     """Whether another task is drawn for a group whose members all have the same reward."""
     max_draws: float = Field(default=2.0, ge=1)
-    """Maximum tasks drawn in a step with dynamic_sampling, as a multiple of run.tasks_per_step."""
+    """Maximum tasks drawn in a step with dynamic_sampling, as a multiple of run.tasks_per_step. Twice
+    as many while fewer than a quarter of run.tasks_per_step groups have a learning signal."""
     hints: bool = True
     """Whether a malformed turn or refused arguments are answered with what to write, in addition to what is
     wrong."""

@@ -38,6 +38,11 @@ NewCollector = Callable[[int, PlanStarts], Collector]
 """`new_collector(step, starts)` returns a collector with that step's seed, whose episodes start there."""
 
 
+MAX_ROUNDS = 2
+"""While less than a quarter of a batch's groups have a learning signal, up to so many times the number of
+tasks is drawn that is drawn otherwise: a full-sized update on one or two groups is mostly noise."""
+
+
 @dataclass(frozen=True, slots=True)
 class CollectedBatch:
     """The groups that one step learns from, and all groups that were played for it."""
@@ -238,34 +243,77 @@ class Batches:
     async def _play(self, step: int, drawing: Drawing, is_wanted: Callable[[Group], bool]) -> _Share:
         collector = self._new_collector(step, self._plan_starts)
         num_groups = len(rank_share(self._ranks, self._recipe.run.tasks_per_step))
-        most = self._num_drawn - num_groups if self._starts_replacements else 0
-        collecting = collector.collecting(
-            self._source(step, drawing),
-            num_groups,
-            is_wanted=is_wanted,
-            num_ahead=num_replaced(num_groups, self._flat_share, most),
+        tasks = _DrawnTasks(
+            drawing,
+            self._places(step),
+            num_first=self._recipe.run.tasks_per_step,
+            most=self._num_drawn,
         )
         played: list[Group] = []
-        async with self._shown(collector.progress), collecting as groups:
-            async for group in groups:
-                self._on_group(step, group)
-                played.append(group)
-        drawing.take_back(collector.progress.num_groups_unneeded)
-        self._flat_share = 1 - sum(map(is_wanted, played)) / max(len(played), 1)
+
+        async def collect(num_wanted: int) -> None:
+            most = tasks.most - drawing.num_drawn if played else self._num_drawn - num_groups
+            collecting = collector.collecting(
+                tasks,
+                num_wanted,
+                is_wanted=is_wanted,
+                num_ahead=self._num_ahead_of(num_wanted, most),
+            )
+            async with collecting as groups:
+                async for group in groups:
+                    self._on_group(step, group)
+                    played.append(group)
+            drawing.take_back(collector.progress.num_groups_unneeded)
+            self._flat_share = 1 - sum(map(is_wanted, played)) / max(len(played), 1)
+
+        async with self._shown(collector.progress):
+            await collect(num_groups)
+            num_missing = fewest_groups(num_groups) - sum(map(is_wanted, played))
+            if num_missing > 0 and self._recipe.rollout.dynamic_sampling:
+                tasks.most = MAX_ROUNDS * self._num_drawn
+                await collect(num_missing)
         return _Share(tuple(played), drawing.num_drawn, collector.progress)
 
-    def _source(self, step: int, drawing: Drawing) -> Iterator[Task]:
-        """This rank's tasks: its share of the batch, then replacements that no rank has played."""
+    def _num_ahead_of(self, num_groups: int, most: int) -> int:
+        """How many replacements are started at once with so many groups."""
+        return num_replaced(num_groups, self._flat_share, most if self._starts_replacements else 0)
+
+    def _places(self, step: int) -> Iterator[int]:
+        """This rank's places in the drawing order: its share of the batch, then those no rank has played."""
         num_first = self._recipe.run.tasks_per_step
-        for place in rank_share(self._ranks, num_first):
-            yield drawing.task(place)
+        yield from rank_share(self._ranks, num_first)
         for number in self._ranks.numbers(f"refills of step {step}"):
-            if num_first + number >= self._num_drawn:
-                return
-            try:
-                yield drawing.task(num_first + number)
-            except NothingLeft:
-                return
+            yield num_first + number
+
+
+class _DrawnTasks:
+    """The tasks at these places of a drawing, below `most`; once that is raised, it goes on."""
+
+    def __init__(self, drawing: Drawing, places: Iterator[int], *, num_first: int, most: int) -> None:
+        """`num_first`: tasks that the batch must have; replacements may run out."""
+        self.most = most
+        self._num_first = num_first
+        self._drawing = drawing
+        self._places = places
+        self._place: int | None = None
+        """The next place, once it is known."""
+
+    def __iter__(self) -> Iterator[Task]:
+        return self
+
+    def __next__(self) -> Task:
+        place = next(self._places) if self._place is None else self._place
+        self._place = place
+        if place >= self.most:
+            raise StopIteration
+        try:
+            task = self._drawing.task(place)
+        except NothingLeft:
+            if place < self._num_first:
+                raise
+            raise StopIteration from None
+        self._place = None
+        return task
 
 
 def _fewest(tasks: Sequence[Task], curriculum: Curriculum) -> int:
@@ -273,6 +321,11 @@ def _fewest(tasks: Sequence[Task], curriculum: Curriculum) -> int:
     if isinstance(curriculum, ByLearnability):
         return len(tasks)
     return min(Counter(task.difficulty for task in tasks).values())
+
+
+def fewest_groups(num_groups: int) -> int:
+    """The fewest groups with a learning signal that an update of so many groups should have."""
+    return math.ceil(num_groups / 4)
 
 
 def num_replaced(num_groups: int, flat_share: float, most: int) -> int:
