@@ -160,8 +160,7 @@ async def play(trick: str, num_episodes: int) -> Outcome:
                     [trajectory], [reward] = group.trajectories, group.rewards
                     num_played += 1
                     # One that was drawn again after a lost attempt is not the first draw.
-                    num_successes += reward.total >= 1.0
-                    del trajectory
+                    num_successes += reward.total >= 1.0 and not trajectory.is_redrawn
     return Outcome(num_episodes, num_played, num_successes)
 
 

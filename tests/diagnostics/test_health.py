@@ -29,6 +29,8 @@ HEALTHY = {
     "reference/num_wrong": 0.0,
     "falls/evidence": 300.0,
     "validation/fall_evidence": 300.0,
+    "episodes/lost_share": 0.1,
+    "episodes/lost_chance": 0.4,
 }
 """The metrics of a first step: the ratio is exactly 1, its standard deviation 0."""
 
@@ -48,6 +50,8 @@ SICK: dict[str, dict[str, float]] = {
     "stuck_reference": {"reference/moved": 0.0},
     "family_fall": {"falls/evidence": 50_000.0},
     "validation_fall": {"validation/fall_evidence": 50_000.0},
+    "lost_episodes": {"episodes/lost_share": 0.21},
+    "lost_family": {"episodes/lost_chance": 0.001},
 }
 
 HALTING = ("alignment", "kl_cap")

@@ -30,6 +30,8 @@ from turnwise.evaluate.report import (
 from turnwise.evaluate.summary import EvaluatedEpisode
 from turnwise.rollout.collector import Progress
 from turnwise.rollout.store import read_episodes
+from turnwise.run.progress import RunProgress
+from turnwise.tasks.curriculum import CurriculumState
 from turnwise.types import DemoTurn, Task
 
 
@@ -182,6 +184,30 @@ def test_unplayed_tasks_count_as_missing_and_not_as_failures(capsys: pytest.Capt
     assert figures(short)["all"]["success"]["value"] == 1.0
     print_report(short)
     assert "2 tasks could not be played" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_was_not_played_or_drawn_again_counts_as_failed_in_the_bound(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = report_of("m", {"x1": [True, True], "y1": [True, False]})
+    assert report.success_at_least == 0.75
+    redrawn = tuple(replace(one, is_redrawn=one.task_id == "x1") for one in report.episodes)
+    attempts = {"x": (40, 20), "y": (40, 0)}
+    short = replace(report, num_tasks_asked=5, num_lost=20, episodes=redrawn, attempts=attempts)
+    assert short.success_at_least == 0.1
+    assert figures(short)["success_at_least"] == 0.1
+    print_report(short)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Counted as failed, success is 0.10" in shown
+    assert "family x: 20 of 40 were lost: far more than of the others" in shown
+
+
+def test_the_best_checkpoint_is_not_the_one_whose_failures_were_lost() -> None:
+    honest = report_of("m", {"x1": [True, True], "x2": [True, False]})
+    voiding = replace(report_of("m", {"x1": [True, True]}), num_tasks_asked=2, num_lost=6)
+    first, _ = RunProgress(1, CurriculumState(seed=0)).validated(honest)
+    second, _ = replace(first, next_step=2).validated(voiding)
+    assert (second.best_step, second.best_success) == (1, 0.75)
 
 
 def test_an_empty_evaluation_is_rejected_and_an_invalid_file_is_named(tmp_path: Path) -> None:

@@ -113,6 +113,8 @@ Alarm = Literal[
     "kl_cap",
     "family_fall",
     "validation_fall",
+    "lost_episodes",
+    "lost_family",
     "stuck_reference",
 ]
 """The alarms by name; diagnostics/health.py has their limits."""

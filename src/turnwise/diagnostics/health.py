@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from turnwise.config import Recipe
 from turnwise.diagnostics.falls import GROUPS_PER_FALSE_ALARM
+from turnwise.diagnostics.losses import CHANCE, MAX_CHANCE, SHARE
 
 Metrics = Mapping[str, float]
 
@@ -87,6 +88,11 @@ _AFTER_A_FALL: Sequence[Remedy] = (
     "lower optimizer.learning_rate",
     lambda recipe: "" if recipe.algorithm.kl.placement != "off" else "turn on algorithm.kl.placement",
     lambda recipe: f"raise run.tasks_per_step (now {recipe.run.tasks_per_step})",
+)
+
+_AFTER_LOSSES = (
+    "look at the last calls of the lost episodes in the log, and at the servers they went to",
+    "look at episodes/lost_* for the reason",
 )
 
 CHECKS: Mapping[str, Check] = {
@@ -270,6 +276,23 @@ CHECKS: Mapping[str, Check] = {
         GROUPS_PER_FALSE_ALARM,
         "success on the validation tasks fell further than chance explains",
         _AFTER_A_FALL,
+    ),
+    "lost_episodes": Check(
+        SHARE,
+        _above,
+        "above",
+        0.2,
+        "many episodes are lost to infrastructure, so that success is known of those only that were played",
+        _AFTER_LOSSES,
+    ),
+    "lost_family": Check(
+        CHANCE,
+        _at_most,
+        "at or below",
+        MAX_CHANCE,
+        "the episodes of a family are lost more often than those of others, and not by chance; the "
+        "policy may make its tools fail where it would fail",
+        _AFTER_LOSSES,
     ),
     "stuck_reference": Check(
         "reference/moved",

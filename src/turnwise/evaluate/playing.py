@@ -217,14 +217,15 @@ async def measure(
                     played.append(group)
             return played, collector.progress
 
-        def report_so_far(num_lost: int) -> EvaluationReport:
+        def report_so_far(progress: Progress) -> EvaluationReport:
             return EvaluationReport(
                 model=model,
                 num_samples=num_samples,
                 temperature=temperature,
                 seconds=time.perf_counter() - started,
                 num_tasks_asked=len(tasks),
-                num_lost=num_lost,
+                num_lost=progress.num_lost,
+                attempts=progress.attempts,
                 episodes=tuple(sorted(episodes, key=lambda episode: episode.task_id)),
                 prices=prices,
             )
@@ -233,13 +234,13 @@ async def measure(
             shares = await gather_from_ranks(ranks, play(), "steps")
         except BaseException:  # what was played is not lost by Ctrl-C or a fault
             if episodes:
-                on_interrupt(report_so_far(collector.progress.num_lost))
+                on_interrupt(report_so_far(collector.progress))
             raise
         for number, (groups, _) in enumerate(shares):
             if number != ranks.number:
                 for group in groups:
                     keep(group)
-    return report_so_far(total_progress([progress for _, progress in shares]).num_lost)
+    return report_so_far(total_progress([progress for _, progress in shares]))
 
 
 @contextlib.asynccontextmanager

@@ -3,7 +3,7 @@
 import datetime
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.text import Text
 
+from turnwise.diagnostics.losses import CHANCE, MAX_CHANCE, loss_figures, most_lost
 from turnwise.evaluate.statistics import Estimate, paired_difference
 from turnwise.evaluate.summary import (
     EvaluatedEpisode,
@@ -42,6 +43,8 @@ class EvaluationReport:
     episodes: tuple[EvaluatedEpisode, ...]
     prices: tuple[float, float] = (0.0, 0.0)
     """Dollars per million prompt tokens and per million sampled tokens; 0 for a local model."""
+    attempts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """By family: how many episodes were started, and how many of them were lost. Older reports have none."""
 
     @property
     def cost(self) -> float:
@@ -49,6 +52,12 @@ class EvaluationReport:
         read = sum(episode.num_prompt_tokens for episode in self.episodes)
         sampled = sum(episode.num_tokens for episode in self.episodes)
         return (read * self.prices[0] + sampled * self.prices[1]) / 1e6
+
+    @property
+    def success_at_least(self) -> float:
+        """Success if all failed that was not played, or that was drawn again after a lost attempt."""
+        num_proven = sum(episode.is_success and not episode.is_redrawn for episode in self.episodes)
+        return num_proven / max(self.num_tasks_asked * self.num_samples, len(self.episodes), 1)
 
     @property
     def num_tasks_missing(self) -> int:
@@ -66,6 +75,7 @@ def figures(report: EvaluationReport) -> dict[str, Any]:
         "cost": report.cost,
         "num_prompt_tokens": sum(episode.num_prompt_tokens for episode in report.episodes),
         "num_sampled_tokens": sum(episode.num_tokens for episode in report.episodes),
+        "success_at_least": report.success_at_least,
         "all": asdict(summarise(report.episodes, ks=ks)),
         "by_family": _as_dicts(summarise_by(by_family, report.episodes, ks=ks)),
         "by_difficulty": _as_dicts(summarise_by(by_difficulty, report.episodes, ks=ks)),
@@ -162,9 +172,12 @@ def print_report(report: EvaluationReport, *, as_json: bool = False, console: Co
     if report.num_lost or report.num_tasks_missing:
         console.print(
             f"{report.num_lost} episodes were lost to infrastructure; "
-            f"{report.num_tasks_missing} tasks could not be played and are not counted",
+            f"{report.num_tasks_missing} tasks could not be played and are not counted. Counted as failed, "
+            f"success is {report.success_at_least:.2f}",
             style="yellow",
         )
+    if loss_figures(report.attempts).get(CHANCE, 1.0) <= MAX_CHANCE:
+        console.print(f"{most_lost(report.attempts)}: far more than of the others", style="yellow")
 
 
 @dataclass(frozen=True, slots=True)

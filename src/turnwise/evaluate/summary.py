@@ -39,6 +39,8 @@ class EvaluatedEpisode:
     """Whether each user message of a conversation succeeded; empty for a task with one message."""
     is_repeating: bool = False
     """Whether it repeats itself: in training, `rollout.max_repeats` would have ended it."""
+    is_redrawn: bool = False
+    """Whether an attempt of it was lost to infrastructure whose turns could not be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ def record(trajectory: Trajectory, *, is_success: bool) -> EvaluatedEpisode:
         num_prompt_tokens=_num_prompt_tokens(trajectory),
         messages=message_successes(trajectory),
         is_repeating=repeats_itself(trajectory),
+        is_redrawn=trajectory.is_redrawn,
     )
 
 

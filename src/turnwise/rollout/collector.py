@@ -100,12 +100,22 @@ class Progress:
     """Finished episodes that started inside the task's plan: none of them is a success."""
     failures: Counter[Stop] = field(default_factory=Counter)
     """Episodes lost to infrastructure, by stop."""
+    started_by_family: Counter[str] = field(default_factory=Counter)
+    lost_by_family: Counter[str] = field(default_factory=Counter)
     last_failure: str = ""
     started_at: float = field(default_factory=time.perf_counter)
 
     @property
     def num_lost(self) -> int:
         return self.failures.total()
+
+    @property
+    def attempts(self) -> dict[str, tuple[int, int]]:
+        """By family: how many episodes were started, and how many of them were lost."""
+        return {
+            family: (num_started, self.lost_by_family[family])
+            for family, num_started in sorted(self.started_by_family.items())
+        }
 
     @contextlib.asynccontextmanager
     async def leased(self, lease: AbstractAsyncContextManager[Toolbox]) -> AsyncIterator[Toolbox]:
@@ -279,6 +289,7 @@ class Collector:
             if failure.lost is not None:
                 lost.append(failure.lost)
             self.progress.failures[failure.stop] += 1
+            self.progress.lost_by_family[task.family] += 1
             self.progress.last_failure = failure.message
         return failure
 
@@ -290,6 +301,7 @@ class Collector:
         episode_id = f"{task.id}/{member}.{attempt}"
         trajectory: Trajectory | None = None
         progress.num_started += 1
+        progress.started_by_family[task.family] += 1
         progress.num_in_flight += 1
         try:
             async with progress.leased(self._lease(task, episode_id)) as toolbox:

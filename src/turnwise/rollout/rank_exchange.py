@@ -65,6 +65,8 @@ def total_progress(parts: Sequence[Progress]) -> Progress:
         total.num_successes += part.num_successes
         total.num_inside_plans += part.num_inside_plans
         total.failures += Counter(part.failures)
+        total.started_by_family += Counter(part.started_by_family)
+        total.lost_by_family += Counter(part.lost_by_family)
         total.last_failure = total.last_failure or part.last_failure
     return total
 

@@ -6,6 +6,7 @@ from statistics import fmean, pstdev
 
 from turnwise.algorithms.advantages import has_signal
 from turnwise.diagnostics.gpu import POWER, UTILIZATION
+from turnwise.diagnostics.losses import loss_figures
 from turnwise.evaluate.report import EvaluationReport
 from turnwise.evaluate.summary import by_family, by_message, message_successes, summarise, summarise_by
 from turnwise.mcp.gate import Breaker
@@ -29,6 +30,7 @@ def rollout_figures(groups: Sequence[Group], progress: Progress, seconds: float)
         "groups/unneeded": float(progress.num_groups_unneeded),
         "time/rollout_seconds": seconds,
         **{f"episodes/lost_{stop}": float(num) for stop, num in sorted(progress.failures.items())},
+        **loss_figures(progress.attempts),
     }
     if not played:
         return figures
@@ -164,6 +166,7 @@ def evaluation_figures(report: EvaluationReport) -> dict[str, float]:
     overall = summarise(report.episodes)
     figures = {
         "success": overall.success.value,
+        "success_at_least": report.success_at_least,
         "turns": overall.turns.value,
         "tokens": overall.tokens.value,
         "tool_error_rate": overall.tool_error_rate,

@@ -8,7 +8,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from turnwise.diagnostics.falls import FallTests, Watched, falls_as_json, falls_of, watch
 from turnwise.evaluate.report import EvaluationReport
-from turnwise.evaluate.summary import outcomes_by_task, summarise
+from turnwise.evaluate.summary import outcomes_by_task
 from turnwise.run.batches import CollectedBatch
 from turnwise.tasks.curriculum import CurriculumState, state_of
 from turnwise.tasks.plan_starts import PlanStarts, plan_starts_of
@@ -61,10 +61,10 @@ class RunProgress:
         ]
         falls = watch(self.validation_falls, outcomes, kinds, before, step, is_repeated=True)
         after = replace(self, validation_falls=falls.tests, validation_record=with_outcomes(before, outcomes))
-        return after.measured(summarise(report.episodes).success.value), falls
+        return after.measured(report.success_at_least), falls
 
     def measured(self, success: float) -> "RunProgress":
-        """The state after a validation with this success."""
+        """The state after a validation with this success, in which what was not played has failed."""
         if success < self.best_success:
             return self
         return replace(self, best_step=self.next_step, best_success=success)

@@ -19,6 +19,7 @@ from turnwise.diagnostics.falls import Watched
 from turnwise.diagnostics.first_episodes import examine_first
 from turnwise.diagnostics.gpu import UNMEASURED, GpuMonitor, cuda_reader
 from turnwise.diagnostics.health import Alarm, find_alarms
+from turnwise.diagnostics.losses import loss_figures, most_lost
 from turnwise.diagnostics.memory import measure as measure_memory
 from turnwise.distributed import ALONE, Ranks, first_rank_value, is_first
 from turnwise.evaluate.playing import measure
@@ -254,7 +255,7 @@ class TrainingRun:
             **of_all_ranks(self.ranks.exchange(measure_memory() | self.gpu.figures())),
         }
         figures = {**learned, **played}
-        details = {"family_fall": falls.detail}
+        details = {"family_fall": falls.detail, "lost_family": most_lost(batch.progress.attempts)}
         if result.mismatch is not None:
             details["alignment"] = self._described(batch, result.mismatch)
         alarms = find_alarms(figures, self.recipe, details)
@@ -300,7 +301,9 @@ class TrainingRun:
         }
         progress, falls = progress.validated(report)
         figures["validation/fall_evidence"] = falls.evidence
-        alarms = find_alarms(figures, self.recipe, {"validation_fall": falls.detail})
+        figures["validation/success_at_least"] = report.success_at_least
+        details = {"validation_fall": falls.detail, "lost_family": most_lost(report.attempts)}
+        alarms = find_alarms(figures | loss_figures(report.attempts), self.recipe, details)
         self.folder.log(progress.next_step - 1, "validation", figures, alarms=alarms)
         self.screen.warn(alarms)
         return progress, figures, alarms
