@@ -22,7 +22,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "evaluation": ("Evaluation",),
     "exploring": ("explore",),
-    "playing": ("evaluate", "print_episode", "rollout"),
+    "playing": ("evaluate", "play", "print_episode", "rollout"),
     "reward_terms": (
         "answer",
         "efficiency",

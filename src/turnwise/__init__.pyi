@@ -3,6 +3,7 @@
 from turnwise.api.evaluation import Evaluation as Evaluation
 from turnwise.api.exploring import explore as explore
 from turnwise.api.playing import evaluate as evaluate
+from turnwise.api.playing import play as play
 from turnwise.api.playing import print_episode as print_episode
 from turnwise.api.playing import rollout as rollout
 from turnwise.api.reward_terms import answer as answer

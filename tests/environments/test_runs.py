@@ -89,6 +89,17 @@ def test_a_run_is_resumed_and_evaluated_with_the_class(
     found = longer.evaluate(game.tasks()[:2], samples=2, out=tmp_path / "eval.json", quiet=True)
     assert len(found.episodes()) == 4
 
+    class Silent(game):  # type: ignore[misc]
+        def reset(self, task: tw.Task) -> str:
+            super().reset(task)
+            return "Say a number."
+
+    options: dict[str, Any] = {"samples": 1, "quiet": True, "out": tmp_path / "other.json"}
+    other = tw.evaluate(longer, game.tasks()[:2], environment=Silent, **options)
+    assert {one.trajectory.task.prompt[0].content for one in other.episodes()} == {"Say a number."}
+    with pytest.raises(ValueError, match="no tasks: give `tasks`"):
+        longer.evaluate(environment=Silent)
+
 
 def test_the_pages_of_a_run_show_what_the_environment_said_and_scored(run: tw.Run, tmp_path: Path) -> None:
     stored = run.episodes(step=0)

@@ -124,7 +124,7 @@ def _report_file(out: str | Path | None, runs: Path) -> Iterator[Path]:
     try:
         yield path
     except BaseException:
-        if out is None and not any(path.parent.iterdir()):
+        if out is None and path.parent.is_dir() and not any(path.parent.iterdir()):
             path.parent.rmdir()
         raise
 

@@ -1,4 +1,4 @@
-"""Play tasks with real tools, without training: rollouts and evaluations."""
+"""Play tasks with real tools, without training: rollouts, evaluations and scripted replies."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -21,8 +21,16 @@ from turnwise.api.reward_terms import RewardLike
 from turnwise.api.run import Run
 from turnwise.config import Recipe
 from turnwise.evaluate.playing import on_stderr, play_episodes
+from turnwise.evaluate.scripted_play import Reply, play_replies
 from turnwise.rollout import display
 from turnwise.rollout.store import StoredEpisode
+from turnwise.types import Task
+
+_ROOMY = {
+    "model.path": "embedded",  # for its tokenizer
+    "rollout.tokens_per_turn": 100_000,
+    "rollout.tokens_per_episode": 1_000_000,
+}
 
 
 def rollout(
@@ -69,6 +77,36 @@ def rollout(
     return episodes
 
 
+def play(
+    task: Task | Mapping[str, Any],
+    replies: Sequence[Reply],
+    *,
+    recipe: Recipe | str | Path | None = None,
+    mcp: str | Path | None = None,
+    rewards: Sequence[RewardLike] | None = None,
+    tools: Sequence[Callable[..., Any]] | None = None,
+    environment: Callable[[], Any] | None = None,
+    settings: Mapping[str, Any] = NO_SETTINGS,
+) -> StoredEpisode:
+    """Play one episode with these replies in place of a model's, scored as in an evaluation.
+
+    It shows what an environment or a reward does with a solution that you know. No model is loaded.
+
+    task: a `Task`, or a row of a task file.
+    replies: what is said in each turn, a text or a list of `ToolCall`. After the last one the episode ends.
+    recipe, mcp, rewards, tools, environment, settings: as in `train`. Without a recipe, the limits of tokens
+        are high enough for any reply.
+    """
+    if recipe is None:
+        settings = {**_ROOMY, **settings}
+    chosen: dict[str, Any] = {"mcp": mcp, "rewards": rewards, "tools": tools, "environment": environment}
+    resolved = resolve(recipe, settings=settings, **chosen)
+    require_one_process(resolved.recipe, "play")
+    [played] = tasks_from([task], None, "tasks.train")
+    announce_servers(resolved.recipe, resolved.given)
+    return run_in_thread(lambda: play_replies(resolved.recipe, played, replies, given=resolved.given))
+
+
 def evaluate(
     recipe: Run | Recipe | str | Path | None = None,
     tasks: TaskSource | None = None,
@@ -86,8 +124,8 @@ def evaluate(
 ) -> Evaluation:
     """Measure success on tasks, by default on tasks.test of the recipe.
 
-    recipe, model, mcp, rewards, tools, environment, settings: as in `train`. A `Run` in place of a recipe:
-        `Run.evaluate`.
+    recipe, model, mcp, rewards, tools, environment, settings: as in `train`. A `Run` in place of a recipe, as
+        it was trained or in another environment: `Run.evaluate`.
     samples: episodes per task.
     temperature: 0 is greedy; one sample is then enough.
     out: the eval.json to write; by default in a new folder under `runs/eval`.
@@ -99,12 +137,18 @@ def evaluate(
             "mcp": mcp,
             "rewards": rewards,
             "tools": tools,
-            "environment": environment,
-            "settings": settings or None,
         }
         if ignored := [name for name, value in changes.items() if value is not None]:
             raise ValueError(f"{ignored[0]}: {recipe.path} is evaluated as it was trained")
-        return recipe.evaluate(tasks, samples=samples, temperature=temperature, out=out, quiet=quiet)
+        return recipe.evaluate(
+            tasks,
+            environment=environment,
+            settings=settings,
+            samples=samples,
+            temperature=temperature,
+            out=out,
+            quiet=quiet,
+        )
     resolved = resolve(
         recipe,
         model=model,

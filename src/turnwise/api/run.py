@@ -6,9 +6,10 @@ from typing import Any
 
 from turnwise.api.evaluation import Evaluation, checkpoint_choice, measure
 from turnwise.api.metrics import Metrics, read_metrics
-from turnwise.api.overrides import given_functions
-from turnwise.api.resolved import TaskSource, require_consent, tasks_from
-from turnwise.config import Recipe
+from turnwise.api.overrides import as_overrides, given_functions
+from turnwise.api.resolved import NO_SETTINGS, TaskSource, changes, require_consent, tasks_from
+from turnwise.config import Recipe, override_recipe
+from turnwise.environments import generated_tasks
 from turnwise.rollout.store import StoredEpisode, read_episodes
 from turnwise.runtime.process_setup import prepare
 from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
@@ -66,6 +67,8 @@ class Run:
         *,
         step: int | None = None,
         best: bool = False,
+        environment: Callable[[], Any] | None = None,
+        settings: Mapping[str, Any] = NO_SETTINGS,
         samples: int = 4,
         temperature: float = 1.0,
         out: str | Path | None = None,
@@ -77,6 +80,7 @@ class Run:
         step: the checkpoint after this many steps; by default the one with the best validation, or the last
         if there was none.
         best: the checkpoint with the best validation; an error if there was none.
+        environment, settings: play in another environment, or by other keys of the recipe.
         samples, temperature, out, quiet: as in `turnwise.evaluate`.
         trust: start what the recipe of a run made elsewhere names.
         """
@@ -84,16 +88,21 @@ class Run:
         from turnwise.training.model.model_folder import plain_model
 
         prepare()
-        recipe = self.recipe
-        require_consent(self.path, recipe, recipe, (), trust=trust)
-        played = tasks_from(tasks, recipe.tasks.test, "tasks.test")
+        functions = dict(self._given)
+        chosen = {**changes(functions, environment=environment), **settings}
+        recipe = override_recipe(self.recipe, as_overrides(chosen))
+        require_consent(self.path, self.recipe, recipe, list(chosen), trust=trust)
+        if environment is not None and tasks is None:
+            tasks = generated_tasks(recipe.environment, environment).get("test")
+        default = recipe.tasks.test if environment is None else None
+        played = tasks_from(tasks, default, "tasks.test")
         trained = load_trained(self.path, checkpoint_choice(step, best))
         return measure(
             recipe,
             played,
             plain_model(trained.policy),
             name=f"{self.path}, step {trained.step}",
-            given=self._given,
+            given=functions,
             samples=samples,
             temperature=temperature,
             out=out,
