@@ -1,10 +1,10 @@
 """Run an exploration of test servers."""
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests import warm
 from turnwise.explore.exploration import Exploration
 from turnwise.explore.explorer import Explorer
 from turnwise.explore.options import ExploreOptions
@@ -18,25 +18,25 @@ WITH_RESOURCES = "library"
 COMPUTING = "computing"
 
 
-def python() -> str:
-    """What starts a server of the tests: an exploration starts many, and most of that is their imports."""
-    return warm.python("mcp.server")
+def entry_of(program: Path, *arguments: object) -> dict[str, object]:
+    """Return the command of a server in `mcp.json`; it starts without the imports of the SDK."""
+    light = Path(__file__).with_name("light_sdk.py")
+    return {"command": sys.executable, "args": ["-I", *map(str, (light, program, *arguments))]}
 
 
-def arguments_of(name: str) -> list[str]:
-    """Return the program of a test server and its arguments."""
+def command_of(name: str) -> dict[str, object]:
+    """Return the command of a test server: `bare_diary` is `diary.py` with the argument `bare`."""
     *ways, program = name.split("_")
     if (SERVERS / f"{program}.py").exists():
-        return [str(SERVERS / f"{program}.py"), *ways]
-    return [str(SERVERS / "misbehaving.py"), name]
+        return entry_of(SERVERS / f"{program}.py", *ways)
+    return entry_of(SERVERS / "misbehaving.py", name)
 
 
 def specs_of(folder: Path, *names: str) -> tuple[ServerSpec, ...]:
     """Write an mcp.json with the good servers and the ways to misbehave of these names, and load it."""
     entries = {
         name: {
-            "command": python(),
-            "args": arguments_of(name),
+            **command_of(name),
             "turnwise": {"num_warm": 0},  # starting servers is what costs: none that nobody uses
         }
         for name in names

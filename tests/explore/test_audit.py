@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.explore.exploring import SERVERS, python
+from tests.explore.exploring import SERVERS, entry_of
 from turnwise.tasks.load import save
 from turnwise.types import Answer, DemoTurn, Matcher, StateProbe, Task, ToolCall, Truth
 
@@ -20,8 +20,7 @@ def mcp_file(folder: Path) -> Path:
     isolation = {"shop": "shared", "notes": "process"}
     servers = {
         name: {
-            "command": python(),
-            "args": [str(SERVERS / f"{name}.py")],
+            **entry_of(SERVERS / f"{name}.py"),
             "turnwise": {"num_warm": 0, "isolation": kind},
         }
         for name, kind in isolation.items()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.explore.exploring import SERVERS, python, specs_of
+from tests.explore.exploring import SERVERS, entry_of, specs_of
 from turnwise.explore.command import CASSETTE, ExploreCommand
 from turnwise.explore.continuation import FILE, read_earlier
 from turnwise.explore.exploration import Exploration
@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a server that works on its own copy, its mcp.json, and the tasks of an exploration."""
     folder = tmp_path_factory.mktemp("continuing")
     shutil.copy(SERVERS / "notes.py", folder)
-    entry = {"command": python(), "args": [str(folder / "notes.py")]}
+    entry = entry_of(folder / "notes.py")
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry}}))
     explore(folder, folder / "tasks")
     return folder
@@ -188,7 +188,7 @@ def test_sigterm_writes_what_was_found_without_the_secrets_of_a_server(folder: P
     (tmp_path / "notes.py").write_text(
         server.replace('"Water the', 'os.environ["NOTES_API_KEY"] + " Water the')
     )
-    run = {"command": python(), "args": [str(tmp_path / "notes.py")], "env": {"NOTES_API_KEY": SECRET}}
+    run = {**entry_of(tmp_path / "notes.py"), "env": {"NOTES_API_KEY": SECRET}}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"notes": run}}))
     out = tmp_path / "tasks"
     with started(tmp_path, out) as process:

@@ -4,7 +4,7 @@ import json
 import time
 from pathlib import Path
 
-from tests.explore.exploring import SERVERS, exploring, python
+from tests.explore.exploring import SERVERS, entry_of, exploring
 from turnwise.explore.exploration import Exploration
 from turnwise.explore.verdicts import MOVED
 from turnwise.mcp.spec import ServerSpec, load
@@ -15,11 +15,7 @@ FOR_EVER = 1e9
 
 
 def specs_of(folder: Path, *arguments: object) -> tuple[ServerSpec, ...]:
-    entry = {
-        "command": python(),
-        "args": [str(SERVERS / "moving.py"), *map(str, arguments)],
-        "turnwise": {"num_warm": 0},
-    }
+    entry = {**entry_of(SERVERS / "moving.py", *arguments), "turnwise": {"num_warm": 0}}
     file = folder / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"moving": entry}}))
     return load(file)
