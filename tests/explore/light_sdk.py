@@ -47,7 +47,7 @@ class MCPServer:
         annotations: ToolAnnotations | None = None,
     ) -> Callable[[Any], Any]:
         def add(function: Any) -> Any:
-            described = {
+            described: dict[str, Any] = {
                 "name": name or function.__name__,
                 "description": description or inspect.getdoc(function) or "",
                 "inputSchema": schema_of(function),
@@ -82,7 +82,7 @@ class MCPServer:
             if "id" not in asked:
                 continue
             try:
-                said = {"result": self._answer(asked["method"], asked.get("params") or {})}
+                said: dict[str, Any] = {"result": self._answer(asked["method"], asked.get("params") or {})}
             except NotServed as error:
                 said = {"error": {"code": -32601, "message": str(error)}}
             except Exception as error:  # noqa: BLE001 (what the SDK does)
@@ -93,7 +93,9 @@ class MCPServer:
         match method:
             case "initialize":
                 offered = {"tools": self._tools, "resources": self._resources, "prompts": self._prompts}
-                capabilities = {kind: {} for kind, found in offered.items() if found or kind == "tools"}
+                capabilities: dict[str, Any] = {
+                    kind: {} for kind, found in offered.items() if found or kind == "tools"
+                }
                 version = given["protocolVersion"]
                 return {"protocolVersion": version, "capabilities": capabilities, "serverInfo": self._info}
             case "ping":
@@ -163,7 +165,7 @@ def kind_of(hint: Any) -> dict[str, Any]:
 
 def stand_in() -> None:
     """Take the place of the SDK's modules."""
-    offered = {
+    offered: dict[str, dict[str, Any]] = {
         "mcp": {},
         "mcp.server": {"MCPServer": MCPServer},
         "mcp.server.mcpserver": {},

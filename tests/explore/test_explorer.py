@@ -189,9 +189,10 @@ def test_the_same_seed_gives_the_same_files(tmp_path: Path) -> None:
 
 
 async def test_tools_that_could_change_real_data_are_not_called(tmp_path: Path) -> None:
-    """A server with a key of the user's may change what the key gives access to."""
+    """A server with a key of the user's and a network may change what the key gives access to."""
     [spec] = specs_of(tmp_path, "notes")
-    spec = spec.model_copy(update={"env": {"NOTES_API_KEY": "of-the-user"}})
+    options = spec.options.model_copy(update={"network": True})
+    spec = spec.model_copy(update={"env": {"NOTES_API_KEY": "of-the-user"}, "options": options})
     async with Pool([spec]) as pool:
         explorer = Explorer(
             pool, [spec], ExploreOptions(num_tasks=4, minutes=20, pause_seconds=0), lambda _: None
