@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import torch
 from rich.console import Console
 
 from tests.mcp.leaks import nothing_leaks
@@ -176,6 +177,31 @@ def test_a_failed_update_hides_nothing_of_what_was_played(tmp_path: Path) -> Non
     assert [line["step"] for line in lines(folder, "rollout")] == [0, 1]
     assert [line["step"] for line in lines(folder, "update")] == [0]
     assert len(list(read_episodes(folder.trajectories(1)))) == 6
+
+
+def test_an_alarm_of_roll_back_restores_the_checkpoint_before_at_half_the_rate(tmp_path: Path) -> None:
+    health = {"roll_back": ["truncation"]}  # raised at every step, as no episode can end in 12 tokens
+    run = {"checkpoint_every": 1, "keep_checkpoints": 3}
+    settings = recipe(tmp_path, health=health, run=run, **UNMEASURED, **UNREFILLED)
+    _, folder = run_it(settings)
+    paths = [checkpoint.at_step(folder.checkpoints, step) for step in (1, 2, 3)]
+    first, second, third = [checkpoint.load(path) for path in paths if path is not None]
+    for name, tensor in first.tensors.items():
+        assert torch.equal(second.tensors[name], tensor), name
+        assert torch.equal(third.tensors[name], tensor), name
+    rates = [line["metrics"]["learning_rate"] for line in lines(folder, "update")]
+    assert rates == pytest.approx([1e-2, 1e-2, 5e-3]), "nothing to go back to after the first step"
+    assert (third.facts["trainer"]["rate_scale"], third.facts["trainer"]["version"]) == (0.25, 5)
+    versions = {
+        turn.completion.policy_version
+        for played in read_episodes(folder.trajectories(2))
+        for turn in played.trajectory.turns
+    }
+    assert versions == {3}, "two updates and the return"
+    run_it(settings, is_resumed=True)
+    again = checkpoint.latest(folder.checkpoints)
+    assert again is not None
+    assert again.facts["trainer"] == third.facts["trainer"]
 
 
 def test_the_breaker_of_a_server_that_dies_for_good_is_in_the_figures(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The recipe sections for a run: steps, checkpoints, evaluations, curriculum and alarms."""
 
+import itertools
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -127,12 +128,16 @@ class HealthConfig(BaseModel):
 
     halt: tuple[Alarm, ...] = ("alignment", "kl_cap")
     """Alarms that stop the run after a checkpoint; the others are only reported."""
+    roll_back: tuple[Alarm, ...] = ()
+    """Alarms that put the weights back to the last checkpoint from before the fall, or from before this step,
+    and halve the learning rate from there on; the run goes on."""
     ignore: tuple[Alarm, ...] = ()
     """Alarms that are not reported."""
 
     @model_validator(mode="after")
     def _do_not_overlap(self) -> "HealthConfig":
-        both = sorted(set(self.halt) & set(self.ignore))
-        if both:
-            raise ValueError(f"{', '.join(both)}: named in both halt and ignore")
+        keys = {"halt": self.halt, "roll_back": self.roll_back, "ignore": self.ignore}
+        for one, other in itertools.combinations(keys, 2):
+            if both := sorted(set(keys[one]) & set(keys[other])):
+                raise ValueError(f"{', '.join(both)}: named in both {one} and {other}")
         return self

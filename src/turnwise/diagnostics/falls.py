@@ -76,6 +76,8 @@ class Watched:
     """The strongest evidence of a family, before tests began again."""
     detail: str
     """The families whose success fell, with figures; empty if none did."""
+    since: int | None
+    """The first step of the earliest of these falls; None if there is none."""
 
 
 def watch(
@@ -112,6 +114,7 @@ def watch(
         tests={name: FallTest() if name in fallen else after[name] for name in sorted(after)},
         evidence=max((test.strength for test in after.values()), default=0.0),
         detail="; ".join(_described(name, after[name]) for name in sorted(fallen)),
+        since=min((after[name].since for name in fallen), default=None),
     )
 
 

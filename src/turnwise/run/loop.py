@@ -62,8 +62,9 @@ async def train(run: TrainingRun, stopping: Stopping, on_step: OnStep | None = N
             alarms += measured_alarms
             if on_step is not None:
                 stopping.attempt(partial(on_step, {"step": step, **figures, **measured}), "on_step")
+            is_back = await run.rolled_back(progress, alarms, falls)
             why = run.agreed(halt_reason(alarms) or stopping.why)
-            if why or run.is_save_due(progress):
+            if why or is_back or run.is_save_due(progress):
                 run.save(progress)
             if why:
                 return RunEnd(progress, why, before, None, halting_alarms(alarms))

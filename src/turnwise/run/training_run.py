@@ -360,6 +360,37 @@ class TrainingRun:
         self._save_clock.end_save(seconds)
         logger.info("saved a checkpoint after step %d in %.1f s", progress.next_step, seconds)
 
+    async def rolled_back(self, progress: RunProgress, alarms: Sequence[Alarm], falls: Watched) -> bool:
+        """Put the weights back if an alarm of health.roll_back was raised; whether that was done."""
+        wanted = (alarm.name for alarm in alarms if alarm.name in self.recipe.health.roll_back)
+        names = self.agreed(", ".join(wanted))
+        if not names:
+            return False
+        latest = progress.next_step - 1
+        if progress.best_step is not None and "validation_fall" in names:
+            latest = min(latest, progress.best_step)
+        if falls.since is not None:
+            latest = min(latest, falls.since)
+        found = checkpoint.not_after(self.folder.checkpoints, latest)
+        path = first_rank_value(self.ranks, found)
+        if path is None or progress.best_step == progress.next_step:
+            lacking = f"no checkpoint of step {latest} or before is kept"
+            why = lacking if path is None else "this validation is the best"
+            self.screen.say(f"{names}: not rolled back: {why}", "yellow", level=logging.WARNING)
+            return False
+        try:
+            healthy = checkpoint.load(path)
+        except checkpoint.Unreadable as error:
+            raise ValueError(f"health.roll_back: {error}") from None
+        self.trainer.roll_back(healthy.tensors, healthy.facts["trainer"])
+        self.screen.say(
+            f"{names}: the weights are those after step {healthy.step} again, at half the learning rate",
+            "yellow",
+            level=logging.WARNING,
+        )
+        await self.publishing.begin()
+        return True
+
     async def end_with_best(self, progress: RunProgress) -> None:
         """Go back to the weights that were best on validation; without validations the last ones stay."""
         best = progress.best_step

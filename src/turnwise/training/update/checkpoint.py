@@ -274,6 +274,11 @@ def at_step(folder: Path, step: int) -> Path | None:
     return next((path for path in reversed(_paths(folder)) if _order(path)[0] == step), None)
 
 
+def not_after(folder: Path, step: int) -> Path | None:
+    """Return the path of the last checkpoint of at most this many steps; None without one."""
+    return next((path for path in reversed(_paths(folder)) if _order(path)[0] <= step), None)
+
+
 def prune(folder: Path, keep: int, best: int | None) -> None:
     """Remove all checkpoints but the last `keep` and that of step `best`."""
     if keep < 1:

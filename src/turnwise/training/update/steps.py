@@ -71,6 +71,8 @@ class Steps:
         self._passes = passes
         self._objective = objective
         self._optimizer = optimizer
+        self.rate_scale = 1.0
+        """Factor of all learning rates."""
         self._recipe = recipe
 
     def take(
@@ -234,7 +236,7 @@ class Steps:
 
     def _scheduled(self, peak: float, step: int) -> float:
         options = self._recipe.optimizer
-        return learning_rate(
+        return self.rate_scale * learning_rate(
             peak,
             step,
             schedule=options.schedule,

@@ -79,6 +79,8 @@ class _Progress:
     """Tokens per micro-batch after memory ran out; None if it never did."""
     num_kl_cap_in_a_row: int = 0
     """Updates in which the KL cap left no step, since the last update that it did not stop."""
+    rate_scale: float = 1.0
+    """Factor of the learning rates; every `roll_back` halves it."""
 
 
 _PROGRESS = TypeAdapter(_Progress)
@@ -264,7 +266,20 @@ class Trainer:
         progress = _PROGRESS.validate_python(facts)
         self.policy.load_state(Chosen(tensors, "policy/", "value/"))
         self._progress = progress
+        self._steps.rate_scale = progress.rate_scale
         if self._progress.lowered_tokens is not None:
             self._passes.lower_to(self._progress.lowered_tokens)
         self._optimizer.restore(Chosen(tensors, "optimizer/", is_short=True))
         self._reference.restore(Chosen(tensors, "reference/", is_short=True))
+
+    def roll_back(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Restore an earlier state and halve the learning rate; the version still counts on."""
+        now = self._progress
+        self.restore(tensors, facts)
+        self._progress = replace(
+            now,
+            kl_coefficient=self._progress.kl_coefficient,
+            version=now.version + 1,
+            rate_scale=now.rate_scale / 2,
+        )
+        self._steps.rate_scale = self._progress.rate_scale
