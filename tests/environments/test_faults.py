@@ -214,7 +214,10 @@ async def test_a_bug_stops_the_collection() -> None:
             raise IndexError("no such room")
 
     Game.begin()
-    with pytest.raises(RuntimeError, match=r"step\(\) raised IndexError: no such room \(task 'number-"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"raised IndexError: no such room at test_faults\.py:\d+, given '\d+' \(task 'number-",
+    ):
         await gathered(collector(Game, CollectionPlan(group_size=2)), TASKS, 4)
     check_closed(Game)
 
@@ -302,3 +305,8 @@ async def test_an_object_that_is_made_while_its_episode_is_cancelled_is_closed()
     with pytest.raises(asyncio.CancelledError):
         await playing
     check_closed(Game)
+
+
+async def test_text_that_a_class_cannot_read_is_named_with_the_line_that_met_it() -> None:
+    with pytest.raises(RuntimeError, match=r"raised ValueError: .*'²' at stage\.py:\d+, given '²' \(task"):
+        await played(Guess, "²")

@@ -3,10 +3,14 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable
+import reprlib
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from turnwise.protocols import EnvironmentDown, EnvironmentSlow
+from turnwise.runtime import serial_thread
 from turnwise.runtime.serial_thread import SerialThread
 
 logger = logging.getLogger(__name__)
@@ -56,6 +60,11 @@ class Instance:
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the object."""
         return await self._run(method, getattr(self._object, method), *arguments)
+
+    def _raised(self, method: str, error: Exception, arguments: Sequence[Any]) -> RuntimeError:
+        """Return the error for an exception of the user's class: where it was, and what `step` was given."""
+        given = f", given {reprlib.repr(arguments[0])}" if method == "step" else ""
+        return self.bug(method, f"raised {type(error).__name__}: {error}{_place(error)}{given}")
 
     def bug(self, method: str, what: str) -> RuntimeError:
         """Return the error for a mistake in the user's class."""
@@ -107,4 +116,17 @@ class Instance:
                 raise EnvironmentSlow(
                     f"environment {self._name!r}: {name}() took longer than {seconds}"
                 ) from error
-            raise self.bug(name, f"raised {type(error).__name__}: {error}") from error
+            raise self._raised(name, error, arguments) from error
+
+
+def _place(error: Exception) -> str:
+    """Return the last line of the user's own file that led to the error, not that of a library below it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = max(number for number, frame in enumerate(frames) if frame.filename == __file__)
+    theirs = [
+        frame for frame in frames[ours + 1 :] if frame.filename not in (serial_thread.__file__, __file__)
+    ]
+    if not theirs:
+        return ""
+    last = [frame for frame in theirs if frame.filename == theirs[0].filename][-1]
+    return f" at {Path(last.filename).name}:{last.lineno}"
