@@ -9,7 +9,7 @@ from tests.rewards.episodes import QUOTE, did, episode, garbled, said
 from turnwise.config import Recipe, load_recipe
 from turnwise.config.episodes import WARM_START_FIGURES
 from turnwise.diagnostics.first_episodes import EpisodeFailure, examine_first, failure_of
-from turnwise.types import Cause, Stop, Truth, Turn
+from turnwise.types import Answer, Cause, Stop, Truth, Turn
 
 FAILURES: dict[EpisodeFailure, tuple[Sequence[Turn], Stop]] = {
     EpisodeFailure.NO_CALL: ((said("42"),), Stop.ANSWERED),
@@ -21,6 +21,7 @@ FAILURES: dict[EpisodeFailure, tuple[Sequence[Turn], Stop]] = {
     EpisodeFailure.REPEATED: ((did(QUOTE),) * 5, Stop.REPEATED),
     EpisodeFailure.OUT_OF_TURNS: ((did(QUOTE), did(QUOTE)), Stop.MAX_TURNS),
     EpisodeFailure.WRONG_ANSWER: ((did(QUOTE), said("42")), Stop.ANSWERED),
+    EpisodeFailure.NOT_DONE: ((did(QUOTE), said("42")), Stop.ANSWERED),
     EpisodeFailure.NOT_SOLVED: ((said("42"),), Stop.ENDED),
 }
 WARM_START = "turnwise train my.toml --set run.warm_start=true"
@@ -34,6 +35,7 @@ REMEDIES = {
     EpisodeFailure.REPEATED: "turnwise doctor my.toml --set rollout.max_repeats=6",
     EpisodeFailure.OUT_OF_TURNS: "max_turns",
     EpisodeFailure.WRONG_ANSWER: WARM_START,
+    EpisodeFailure.NOT_DONE: WARM_START,
     EpisodeFailure.NOT_SOLVED: "score()",
 }
 
@@ -41,7 +43,8 @@ REMEDIES = {
 @pytest.mark.parametrize("failure", EpisodeFailure, ids=lambda failure: failure.name)
 def test_every_failure_has_its_name_and_remedy(failure: EpisodeFailure) -> None:
     turns, stop = FAILURES[failure]
-    trajectory = episode(Truth(), *turns, stop=stop)
+    truth = Truth() if failure is EpisodeFailure.NOT_DONE else Truth(answer=Answer("43"))
+    trajectory = episode(truth, *turns, stop=stop)
     assert failure_of(trajectory) is failure
     found = examine_first([(trajectory, False)])
     assert REMEDIES[failure] in found.remedy(Recipe(), has_demonstrations=True, recipe_name="my.toml")

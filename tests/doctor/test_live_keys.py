@@ -122,6 +122,7 @@ def test_a_key_alone_makes_no_command_call_its_provider(folder: Path, providers:
     notice = "SLACK_BOT_TOKEN is set but not used: slack answers from the embedded world; "
     notice += 'tools.live = ["slack"] uses the real service'
     assert all(notice in done.out + done.err for done in (doctor, *ran[:5]))
+    assert "the embedded world; --live slack calls the real service" in ran[5].err
 
 
 def test_only_the_server_that_the_recipe_names_is_live(folder: Path, providers: Providers) -> None:

@@ -14,9 +14,11 @@ def test_every_evaluation_has_a_folder_of_its_own_that_is_printed(tmp_path: Path
     write_recipe(tmp_path)
     found = set()
     for _ in range(2):
-        args = ("eval", "recipe.toml", "-k", "1", "--temperature", "0")
+        few = ("--set", "evaluation.num_tasks=1")
+        args = ("eval", "recipe.toml", "-k", "1", "--temperature", "0", *few)
         ran = turnwise(*args, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})
         assert ran.code == 0, ran.err
+        assert "1 tasks × 1" in ran.out
         found.add(ran.err.splitlines()[-1].removeprefix("figures: "))
     assert len(found) == 2
     for file in found:

@@ -108,6 +108,13 @@ def test_steps_and_epochs_together_and_epochs_of_a_curriculum_are_refused(tmp_pa
     assert override_recipe(saved, ["run.num_epochs=2"]).with_steps(6).run.num_steps == 6
     with pytest.raises(ValueError, match=both):
         override_recipe(saved, ["run.num_epochs=2", "run.num_steps=4"])
+    (tmp_path / "long.toml").write_text("[run]\nnum_steps = 40\n")
+    by_epochs = load_recipe(tmp_path / "long.toml", ["run.num_epochs=2"])  # it takes the place of the other
+    assert by_epochs.run.num_epochs == 2
+    assert override_recipe(by_epochs, ["run.num_steps=7"]).run.num_epochs is None
+    (tmp_path / "long.toml").write_text("[run]\nnum_steps = 4\nnum_epochs = 2\n")
+    with pytest.raises(ValueError, match=both):
+        load_recipe(tmp_path / "long.toml")
     for kind in ("schedule", "success"):
         with pytest.raises(ValueError, match=rf"run\.num_epochs is 2: curriculum\.kind '{kind}' does not"):
             load_recipe(None, ["run.num_epochs=2", f"curriculum.kind={kind}"])

@@ -30,6 +30,7 @@ YEARS = {"start_date": "2000-01-01", "end_date": "2099-01-01"}
         ("fmp_search_ticker", {"query": ""}, "query is empty"),
         ("fmp_get_income_statement", {"symbol": "NORVC", "period": "weekly"}, "one of annual, quarterly"),
         ("fmp_get_stock_news", {"tickers": "NORVC,NOPEX"}, "unknown ticker 'NOPEX'"),
+        ("fmp_get_stock_news", {"company": "NORVC"}, "unknown argument: company; the arguments are tickers"),
         ("polygon_get_news", {"ticker": "NORVC", "limit": True}, "limit must be a whole number"),
         ("tavily_search", {"query": "x", "max_results": 0}, "max_results is 0"),
         ("tavily_search", {"query": "x" * 401}, "query has 401 characters; at most 400"),

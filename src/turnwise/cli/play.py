@@ -110,9 +110,10 @@ def evaluate(
     )
     processes.alone(agent.recipe, "eval")
     announce_servers(agent.recipe)
-    chosen = _tasks(tasks, agent.recipe, "test")
     from turnwise.evaluate.playing import evaluate_recipe
+    from turnwise.tasks.selection import across_families
 
+    chosen = across_families(_tasks(tasks, agent.recipe, "test"), agent.recipe.evaluation.num_tasks)
     report, written = run_async(
         evaluate_recipe(
             agent.recipe,

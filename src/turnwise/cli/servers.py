@@ -5,11 +5,14 @@ import json
 import os
 import sys
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from turnwise.cli.options import AsJson, McpFile, McpOption, fail, print_notes, servers_in
+
+if TYPE_CHECKING:
+    from turnwise.servers.backends import ReadyServers
 
 
 def tools(mcp: McpFile = None, as_json: AsJson = False) -> None:
@@ -65,12 +68,24 @@ def call(
     for server in servers.live:
         if tool in server.withheld:
             fail(f"{tool} is withheld: {server.name} is live and may not write; --allow-writes allows it")
+    _note_unused_key(servers, tool)
     result = asyncio.run(call_tool(servers.specs, tool, parsed))
     if as_json:
         print(json.dumps({**asdict(result), "fault": result.fault}, ensure_ascii=False))
     else:
         print(result.content, file=sys.stderr if result.is_error else sys.stdout)
     raise typer.Exit({Fault.NONE: 0, Fault.MODEL: 1, Fault.INFRA: 3}[result.fault])
+
+
+def _note_unused_key(servers: "ReadyServers", tool: str) -> None:
+    """Say on stderr that a key of the tool's provider was found and is not used."""
+    from turnwise.servers.backends import declared_tools
+
+    for spec in servers.specs:
+        key = servers.unused_keys.get(spec.name)
+        if key and any(found.name == tool for found in declared_tools(spec) or ()):
+            words = f"{key} is set but not used: {spec.name} answers from the embedded world"
+            typer.echo(f"{words}; --live {spec.name} calls the real service", err=True)
 
 
 def serve(

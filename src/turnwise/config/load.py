@@ -55,12 +55,12 @@ def complete_recipe(recipe: Recipe, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def _resolved(data: dict[str, Any], overrides: Sequence[str], where: str) -> Recipe:
+    _check_one_length(data)
+    _drop_other_length(data, overrides)
     for override in overrides:
         _override(data, override)
     _refuse_bools_for_numbers(Recipe, data)
-    run = data.get("run")
-    if isinstance(run, dict) and "num_steps" in run:
-        _check_one_length(run["num_steps"], run.get("num_epochs"))
+    _check_one_length(data)
     try:
         return Recipe.model_validate(_with_preset(data))
     except ValidationError as error:
@@ -118,10 +118,11 @@ def _read(path: Path) -> dict[str, Any]:
 def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """The recipe with `a.b=c` overrides; its preset is not applied again."""
     data = recipe.model_dump(mode="json")
+    _drop_other_length(data, overrides)
     for override in overrides:
         _override(data, override)
     if any(override.startswith("run.num_steps=") for override in overrides):
-        _check_one_length(data["run"]["num_steps"], data["run"]["num_epochs"])
+        _check_one_length(data)
     try:
         return Recipe.model_validate(data)
     except ValidationError as error:
@@ -136,10 +137,20 @@ def stored_recipe(data: Mapping[str, Any], where: str) -> Recipe:
         raise ValueError(f"{where}: {_readable(error)}") from None
 
 
-def _check_one_length(num_steps: Any, num_epochs: Any) -> None:
-    if num_epochs is not None:
+def _drop_other_length(data: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Remove the recipe's number of steps, or of epochs, if an override gives the other one."""
+    run = data.get("run")
+    for given, other in (("num_steps", "num_epochs"), ("num_epochs", "num_steps")):
+        if isinstance(run, dict) and any(override.startswith(f"run.{given}=") for override in overrides):
+            run.pop(other, None)
+
+
+def _check_one_length(data: Mapping[str, Any]) -> None:
+    run = data.get("run")
+    if isinstance(run, dict) and "num_steps" in run and run.get("num_epochs") is not None:
         raise ValueError(
-            f"run.num_steps is {num_steps!r} and run.num_epochs is {num_epochs!r}: give one of the two"
+            f"run.num_steps is {run['num_steps']!r} and run.num_epochs is {run['num_epochs']!r}: "
+            "give one of the two"
         )
 
 

@@ -25,6 +25,7 @@ class EpisodeFailure(StrEnum):
     REPEATED = "repeated itself"
     OUT_OF_TURNS = "used up its turns without an answer"
     WRONG_ANSWER = "called tools and answered wrongly"
+    NOT_DONE = "called tools and did not do all that the task asks"
     NOT_SOLVED = "was ended by the environment without success"
 
 
@@ -85,13 +86,14 @@ def failure_of(trajectory: Trajectory) -> EpisodeFailure:
 
 
 def _late_failure(trajectory: Trajectory) -> EpisodeFailure:
+    has_answer = any(truth.answer is not None for truth in trajectory.task.truths)
     return {
         Stop.TRUNCATED: EpisodeFailure.CUT_TURN,
         Stop.CONTEXT_FULL: EpisodeFailure.CUT_EPISODE,
         Stop.MAX_TURNS: EpisodeFailure.OUT_OF_TURNS,
         Stop.REPEATED: EpisodeFailure.REPEATED,
         Stop.ENDED: EpisodeFailure.NOT_SOLVED,
-    }.get(trajectory.stop, EpisodeFailure.WRONG_ANSWER)
+    }.get(trajectory.stop, EpisodeFailure.WRONG_ANSWER if has_answer else EpisodeFailure.NOT_DONE)
 
 
 def _plural(failure: EpisodeFailure, count: int) -> str:
@@ -108,6 +110,7 @@ _UNSKILLED = (
     EpisodeFailure.WRONG_TOOL,
     EpisodeFailure.WRONG_CALL,
     EpisodeFailure.WRONG_ANSWER,
+    EpisodeFailure.NOT_DONE,
 )
 """Failures that demonstrations help against."""
 
@@ -145,6 +148,9 @@ def _without_warm_start(failure: EpisodeFailure, recipe: Recipe, recipe_name: st
         EpisodeFailure.OUT_OF_TURNS: "raise the tasks' max_turns, or take easier tasks: " + easier,
         EpisodeFailure.WRONG_ANSWER: "compare some answers with the tasks' truth in `turnwise view`; take "
         f"easier tasks ({easier}), a larger model ({other}), or a reward for parts of the way",
+        EpisodeFailure.NOT_DONE: "compare some episodes with the tasks' truth in `turnwise view`: what they "
+        f"must write, leave behind or call; take easier tasks ({easier}), a larger model ({other}), or a "
+        "reward for parts of the way",
         EpisodeFailure.NOT_SOLVED: "read some episodes in `turnwise view`; add easier tasks, let the "
         f"environment's score() give a part of 1 for parts of the way, or take a larger model: {other}",
     }[failure]

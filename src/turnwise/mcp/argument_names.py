@@ -13,8 +13,7 @@ from typing import Any
 SYNONYMS: tuple[frozenset[str], ...] = tuple(
     frozenset(names.split())
     for names in (
-        "ticker symbol ticker_symbol stock_symbol stock_ticker stock",
-        "tickers symbols",
+        "ticker symbol ticker_symbol stock_symbol stock_ticker stock tickers symbols",
         "query q search_query search_term search question",
         "message msg text content body",
         "code python_code script source source_code",

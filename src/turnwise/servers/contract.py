@@ -66,8 +66,14 @@ def _handler(method: Callable[..., Awaitable[Any]], schema: Mapping[str, Any], *
         missing = [name for name in schema["required"] if name not in arguments]
         if missing:
             raise ToolError(f"missing argument: {', '.join(missing)}")
-        known = {key: value for key, value in arguments.items() if key in schema["properties"]}
+        known = schema["properties"]
+        if unknown := [
+            name[:50] for name in arguments if name not in known
+        ]:  # ignored, it would ask another question
+            raise ToolError(
+                f"unknown argument: {', '.join(unknown[:3])}; the arguments are {', '.join(known)}"
+            )
         keyed = {"episode": episode} if is_keyed else {}
-        return await method(**{**defaults, **known, **keyed})
+        return await method(**{**defaults, **arguments, **keyed})
 
     return handle
