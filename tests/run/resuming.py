@@ -117,6 +117,7 @@ async def play(root: Path, settings: dict[str, Any], tasks: Path, stage: str, nu
     if number:
         folder = RunFolder.open(root / "runs" / "run")
     else:
+        sys.executable = str(Path(sys.prefix, "bin", "python"))  # a server sees a private /dev/shm
         resolved = recipe(root, **settings)
         shutil.copy(tasks, root / "train.jsonl")
         folder = RunFolder.create(root / "runs", "run", resolved, is_dated=False)
