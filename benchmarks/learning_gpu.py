@@ -41,10 +41,13 @@ class Arm:
     keys: tuple[str, ...]
 
 
+PLAIN_WARM_START = ("sft.until_taught=false", "sft.rescue_rounds=0")
 WARM_STARTS: Mapping[str, tuple[str, ...]] = {
-    "plain": ("sft.rescue_rounds=0",),
-    "rescues": ("sft.rescue_tasks=480",),
-    "fresh rescues": ("sft.num_tasks=240", "sft.rescue_tasks=240"),
+    "plain": PLAIN_WARM_START,
+    "taught": ("sft.rescue_rounds=0",),
+    "rescues": ("sft.until_taught=false", "sft.rescue_tasks=480"),
+    "fresh rescues": ("sft.until_taught=false", "sft.num_tasks=240", "sft.rescue_tasks=240"),
+    "all": ("sft.rescue_tasks=480",),
 }
 """The keys of each warm start. With 20 training tasks a family, `plain` learns 480 demonstrations, `rescues`
 the same and then rescues, and `fresh rescues` half of them and rescues on the other half of the tasks."""
@@ -57,13 +60,16 @@ ARMS: Mapping[str, Arm] = {
     "learnability": Arm("plain", (*PLAIN, "curriculum.kind=learnability")),
     "plan starts": Arm("plain", (*PLAIN, "curriculum.plan_starts=true")),
     "repeats end": Arm("plain", (*PLAIN, "rollout.max_repeats=3")),
+    "these three": Arm("plain", ()),
     "temperature 1.2": Arm("plain", (*PLAIN, "rollout.temperature=1.2")),
+    "taught": Arm("taught", PLAIN),
     "rescues": Arm("rescues", PLAIN),
     "fresh rescues": Arm("fresh rescues", PLAIN),
-    "all": Arm("rescues", ("rollout.temperature=1.2",)),
+    "rescues and these": Arm("rescues", ()),
+    "all": Arm("all", ()),
     "learning rate 0": Arm("plain", ("optimizer.learning_rate=0.0", "run.num_steps=5")),
 }
-"""`all` has the defaults and the temperature."""
+"""Runs that differ from `plain` in one part; then `these three` of GRPO with each warm start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ device = "{self.device}"
 dtype = "{"bfloat16" if on_gpu else "float32"}"
 [engine]
 kind = "{"vllm" if on_gpu else "transformers"}"
-{"vllm.cache_gib = 8" if on_gpu else ""}
+{"vllm.cache_gib = 4" if on_gpu else ""}
 [tasks]
 train = "{self.out / "tasks" / "train.jsonl"}"
 test = "{self.out / "tasks" / "test.jsonl"}"
@@ -111,6 +117,8 @@ folder = "{self.out / "runs"}"
 checkpoint_every = 1000
 [evaluation]
 num_samples = 2
+[update]
+tokens_per_microbatch = {4096 if on_gpu else 2048}
 [sft]
 num_epochs = 2
 learning_rate = {4e-5 if on_gpu else 5e-4}
