@@ -153,7 +153,9 @@ def _rescuer(bench: Workbench, attempts: Mapping[str, _Attempt]) -> Collector:
     """A collector that plays these attempts, by task id."""
     recipe, chat = demonstrating(bench.recipe), bench.chat
 
-    async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
+    async def play_one(
+        task: Task, toolbox: Toolbox, episode_id: str, seed: int, lost: Sequence[Trajectory]
+    ) -> Trajectory:
         attempt = attempts[task.id]
         script = [chat.say(turn.text, turn.calls) for turn in attempt.remaining]
         return await play(
@@ -167,6 +169,7 @@ def _rescuer(bench: Workbench, attempts: Mapping[str, _Attempt]) -> Collector:
             sampling=Sampling(),
             given=[turn.completion.token_ids for turn in attempt.kept],
             rules=rules_of(recipe),
+            lost=lost,
         )
 
     return Collector(play_one, bench.lease, bench.rewards, plan_of(recipe, 1), bench.slots.pace())

@@ -120,7 +120,7 @@ class Paraphraser:
         episode_id = f"paraphrase/{task.id}"
         try:
             async with self._pool.lease(task.servers, episode_id, allow=self._allowed) as toolbox:
-                trajectory = await self._play(task, toolbox, episode_id, seed)
+                trajectory = await self._play(task, toolbox, episode_id, seed, ())
         except (ConnectFailed, RewardDown):
             return SERVER_FAILED
         if trajectory.stop.is_infrastructure:
