@@ -98,7 +98,7 @@ def without_call(turns: Sequence[DemoTurn], number: int) -> tuple[Script, ToolCa
     left_out: list[ToolCall] = []
     position = 0
     for turn in turns:
-        calls = []
+        calls: list[ToolCall] = []
         for call in turn.calls:
             (left_out if position == number else calls).append(call)
             position += 1
