@@ -101,14 +101,18 @@ async def test_an_installing_program_fills_its_real_cache_once(home: Path, tmp_p
     npx.parent.mkdir()
     # as npx does: what is in the cache is not fetched again
     fetch = 'if [ ! -e "$HOME/.npm/package" ]; then echo fetched >> "$HOME/.npm/package"; fi'
-    npx.write_text(f'#!/bin/sh\n{fetch}\nexec {sys.executable} "$@"\n')
+    tell = 'echo "$npm_config_offline $(readlink /proc/self/ns/net)" > "$HOME/.npm/started"'
+    npx.write_text(f'#!/bin/sh\n{fetch}\n{tell}\nexec {sys.executable} "$@"\n')
     npx.chmod(0o755)
     async with Pool([scribe(home, str(npx))]) as pool:
         for episode in ("first", "second"):
             async with pool.lease(["scribe"], episode) as toolbox:
                 assert await read(toolbox, "~/.npm/package") == "fetched\n"
                 await write(toolbox, "~/.npm/package", "by the model")
+                offline, network = (await read(toolbox, "~/.npm/started")).split()
+                assert (offline, network != os.readlink("/proc/self/ns/net")) == ("true", True)
     assert (home / ".npm" / "package").read_text() == "fetched\n"
+    assert (home / ".npm" / "started").read_text().split() == [os.readlink("/proc/self/ns/net")]
     assert installer(scribe(home)) is None
 
 

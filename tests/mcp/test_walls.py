@@ -7,8 +7,10 @@ import os
 import shlex
 import shutil
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -434,3 +436,42 @@ async def test_without_walls_a_server_that_may_write_is_refused_with_the_reason(
     async with Pool([script_spec("attacker", num_warm=0, data="real")]) as pool:
         assert not await pool.connect()
         assert not pool.exposure("attacker").is_refused
+
+
+AS_USER = """
+set -e
+folder=$1; closed=$2; user=$3; shift 3
+mount -t tmpfs tmpfs "$folder"
+for path in $closed; do
+  upper=$(mktemp -d "$folder/XXXXXX")
+  mkdir "$upper/upper" "$upper/work"
+  chmod 755 "$upper/upper"
+  mount -t overlay overlay -o "lowerdir=$path,upperdir=$upper/upper,workdir=$upper/work" "$path"
+done
+mkdir "$folder/home"
+chown "$user" "$folder" "$folder/home"
+HOME=$folder/home PYTHONDONTWRITEBYTECODE=1 exec setpriv --reuid "$user" --regid "$user" --clear-groups "$@"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a user runs these tests by running this file")
+def test_all_of_this_holds_for_a_user_as_well(tmp_path: Path) -> None:
+    """Runs this file as a user, for whom the folders of root that hold Python are opened in a namespace."""
+    needed = [Path(sys.executable).resolve(), Path(sys.prefix), REPO]
+    parents = {parent for path in needed for parent in path.parents}
+    closed = [str(parent) for parent in sorted(parents) if not parent.stat().st_mode & stat.S_IXOTH]
+    with tempfile.TemporaryDirectory(prefix="as-user-", dir="/mnt") as folder:
+        pytest_line = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
+        script = ["sh", "-c", AS_USER, "as-user", folder, " ".join(closed), "4242", *pytest_line]
+        command = [
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            *script,
+            "--basetemp",
+            f"{folder}/home/t",
+        ]
+        done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
