@@ -11,6 +11,7 @@ sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp
 
 import argparse
 import asyncio
+import contextlib
 import statistics
 import tempfile
 import time
@@ -70,6 +71,25 @@ async def private_lease_seconds(num_bytes: int, num_leases: int) -> list[float]:
             assert pool.exposure("sleeper").private
             await asyncio.sleep(5 * num_leases)  # wait until all are ready
             return await lease_seconds(pool, num_leases)
+
+
+async def cold_lease_seconds(num_leases: int) -> tuple[float, float]:
+    """Median time to lease a server that is not started yet: inside walls, and on the real machine."""
+    seconds: dict[str, list[float]] = {"private": [], "real": []}
+    async with contextlib.AsyncExitStack() as opened:
+        pools = {}
+        for data in seconds:
+            options = {"isolation": "process", "num_warm": 0, "data": data}
+            block = {"command": sys.executable, "args": [SERVER], "turnwise": options}
+            [spec] = parse({"sleeper": block}, {}, directory=Path.cwd())
+            pools[data] = await opened.enter_async_context(Pool([spec]))
+            assert not await pools[data].connect()
+        for number in range(num_leases + 1):  # the first takes the process that listed the tools
+            for data, pool in pools.items():
+                started = time.perf_counter()
+                async with pool.lease(["sleeper"], f"cold-{number}"):
+                    seconds[data].append(time.perf_counter() - started)
+    return statistics.median(seconds["private"][1:]), statistics.median(seconds["real"][1:])
 
 
 async def pooled_calls(pool: Pool, num_calls: int, in_flight: int) -> float:
@@ -185,6 +205,10 @@ async def measure(is_quick: bool) -> Table:
             lease = statistics.median(await private_lease_seconds(num_bytes, 5))
             what = f"warm lease with a private folder of {size}"
             row(what, f"{lease * 1e3:.2f} ms", "-", "-", "< 5 ms", lease < 0.005)
+        walled, real = await cold_lease_seconds(10 if is_quick else 40)
+        beside, ratio = f"{real * 1e3:.0f} ms without walls", f"{walled / real:.2f}"
+        is_met = walled - real < 0.1
+        row("cold lease inside walls", f"{walled * 1e3:.0f} ms", beside, ratio, "< 0.1 s more", is_met)
         for in_flight in (1, 64):
             if in_flight == 1:
                 ours, theirs = await call_by_call(pool, client, num_calls)

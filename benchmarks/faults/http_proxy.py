@@ -13,7 +13,8 @@ import subprocess
 import sys
 from typing import Any
 
-from plan import Ledger, Plan, Settings
+from ledger import Ledger
+from plan import Plan, Settings
 
 _SLOW_SECONDS = 0.7
 

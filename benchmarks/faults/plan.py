@@ -1,16 +1,11 @@
-"""The seeded plan of faults by call, and the ledger of calls and faults seen on the wire.
+"""The seeded plan of faults by call.
 
 Standard library only, because a proxy starts with every server process and must start quickly.
 """
 
-import fcntl
 import json
-import os
 import random
-import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
 
 TIMEOUT_SECONDS = 10.0
 """Of every server in mcp.json; an answer after it is too late."""
@@ -19,8 +14,6 @@ MAX_MESSAGE_BYTES = 1_000_000
 
 WRITERS = ("send_slack_message", "write_file", "create_entities", "write_query")
 """Tools that change something: a call of theirs must reach its server at most once an episode."""
-
-EPISODE_KEY = "io.turnwise/episode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,42 +63,3 @@ class Plan:
     def _drawn(self, moment: str, rate: float, faults: tuple[str, ...]) -> str | None:
         luck = random.Random(f"{self._settings.seed}/{self._place}/{moment}")
         return luck.choice(faults) if faults and luck.random() < rate else None
-
-
-class Ledger:
-    """One line per call seen and per fault injected, by all proxies."""
-
-    def __init__(self, folder: str, server: str) -> None:
-        self._server = server
-        self._file = os.open(Path(folder) / "ledger.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-
-    def call(self, request: dict[str, Any], process: str) -> None:
-        self._line("call", request, process, "")
-
-    def fault(self, fault: str, request: dict[str, Any] | None, process: str) -> None:
-        self._line("fault", request or {}, process, fault)
-
-    def _line(self, kind: str, request: dict[str, Any], process: str, fault: str) -> None:
-        params = request.get("params") or {}
-        record = {
-            "kind": kind,
-            "at": time.monotonic(),
-            "server": self._server,
-            "fault": fault,
-            "tool": params.get("name", ""),
-            "arguments": params.get("arguments", {}),
-            "episode": (params.get("_meta") or {}).get(EPISODE_KEY, ""),
-            "process": process,
-        }
-        os.write(self._file, json.dumps(record).encode() + b"\n")
-
-
-def next_process(settings: Settings) -> str:
-    """The name of the next process of this server: `sqlite 7`."""
-    with (Path(settings.folder) / f"{settings.server}.count").open("a+") as counter:
-        fcntl.flock(counter, fcntl.LOCK_EX)
-        counter.seek(0)
-        number = int(counter.read() or 0) + 1
-        counter.truncate(0)
-        counter.write(str(number))
-    return f"{settings.server} {number}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ledger import kept
 from plan import MAX_MESSAGE_BYTES, TIMEOUT_SECONDS, Settings
 
 from turnwise.tasks.load import load
@@ -94,6 +95,7 @@ def servers(folder: Path, seed: int, rates: Rates, turnwise: str) -> Iterator[Pa
     """Start the HTTP servers, write an mcp.json of all nine and yield its path."""
     _write_templates(folder)
     with contextlib.ExitStack() as opened:
+        opened.enter_context(kept(folder))
         blocks: dict[str, Any] = {}
         for name in OUR_STDIO:
             faults = Settings(name, str(folder), seed, rates.own, STDIO_FAULTS, rates.start, START_FAULTS)
@@ -102,7 +104,8 @@ def servers(folder: Path, seed: int, rates: Rates, turnwise: str) -> Iterator[Pa
             faults = Settings(
                 name, str(folder), seed, rates.third_party, STDIO_FAULTS, rates.start, START_FAULTS
             )
-            blocks[name] = _block(faults, _third_party(name), **_kept(name, folder))
+            walled = {"data": "private", "network": "real"}  # the ledger is reached over the network
+            blocks[name] = _block(faults, _third_party(name), **walled, **_template(name, folder))
         for name in HTTP:
             faults = Settings(name, str(folder), seed, rates.http, HTTP_FAULTS)
             blocks[name] = {
@@ -202,7 +205,7 @@ def _write_templates(folder: Path) -> None:
         database.execute("CREATE TABLE words (word TEXT)")
 
 
-def _kept(name: str, folder: Path) -> dict[str, Any]:
+def _template(name: str, folder: Path) -> dict[str, Any]:
     """Files that an episode's process starts with."""
     templates = {"filesystem": folder / "files", "sqlite": folder / "shop.db"}
     return {"template": str(templates[name])} if name in templates else {}
@@ -210,7 +213,7 @@ def _kept(name: str, folder: Path) -> dict[str, Any]:
 
 def _options(**more: Any) -> dict[str, Any]:
     return {
-        "data": "real",  # or the ledger would be a private copy
+        "data": "real",
         "timeout_seconds": TIMEOUT_SECONDS,
         "max_message_bytes": MAX_MESSAGE_BYTES,
         "breaker_seconds": 1.0,

@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from plan import MAX_MESSAGE_BYTES, TIMEOUT_SECONDS, Ledger, Plan, Settings, next_process
+from ledger import Ledger
+from plan import MAX_MESSAGE_BYTES, TIMEOUT_SECONDS, Plan, Settings
 
 LATE_SECONDS = 0.7
 _JUNK = b"junk " * 1_000 + b"\n"
@@ -28,9 +29,9 @@ class Proxy:
     """One server process and the faults it meets."""
 
     def __init__(self, settings: Settings, command: list[str]) -> None:
-        self._name = next_process(settings)
-        self._plan = Plan(settings, self._name)
         self._ledger = Ledger(settings.folder, settings.server)
+        self._name = self._ledger.next_process()
+        self._plan = Plan(settings, self._name)
         self._out = threading.Lock()
         self._pending: dict[Any, str] = {}
         """By a call's id: what happens to its reply."""
