@@ -73,7 +73,9 @@ def test_filled_demonstrations_have_the_servers_results_and_the_files_stay_as_th
     assert second.demonstration[0].results[0].content == "one\n", "every demonstration has its own copy"
     assert (folder / "data" / "a.txt").read_text() == "one\n"
     again = turnwise("tasks", "check", "filled.jsonl", cwd=folder)
-    assert (again.code, again.out) == (0, "no problems\n")
+    warning, found = again.out.splitlines()
+    assert (again.code, found) == (0, "no problems, 1 warnings")
+    assert "the right answer earns the reward without a call" in warning
 
 
 def test_a_failing_demonstration_is_named_with_its_row_and_left_out(folder: Path) -> None:

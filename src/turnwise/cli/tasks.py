@@ -112,7 +112,8 @@ def check(
 ) -> None:
     """Check task files against the servers' real tools. The exit code is 1 if there are problems.
 
-    A ticker that the embedded world lacks is a warning: a task may ask about it and still be played. With
+    A ticker that the embedded world lacks is a warning: a task may ask about it and still be played. So is a
+    shortcut that earns the reward: giving up, calling every tool once, the right answer without a call. With
     --fill, a demonstration that fails or does not earn its reward is a problem, and its task is written
     without it. A call that could change something real is not made.
 
@@ -147,9 +148,11 @@ async def _find_problems(
     from turnwise.cli.fill import fill_file, offer_to_fill
     from turnwise.commands.unknown_tickers import unknown_tickers
     from turnwise.mcp.pool import Pool
-    from turnwise.rewards import parts_of, why_unscorable_by
+    from turnwise.rewards import is_success, parts_of, why_unscorable_by
+    from turnwise.rewards.outcome import is_decidable
     from turnwise.tasks.check import check_files
     from turnwise.tasks.load import PlacedTask, read
+    from turnwise.tasks.shortcuts import find_shortcuts
 
     tools = settings.tools
     async with Pool(
@@ -163,7 +166,9 @@ async def _find_problems(
             problems = await fill_file(placed, fill, pool, settings, servers)
         elif fill is None:
             offer_to_fill(placed)
-        return problems, await unknown_tickers(placed, servers, pool)
+        decidable = [item for item in placed if is_decidable(item.task)] if not problems else []
+        shortcuts = find_shortcuts(decidable, pool.tools, is_success)
+        return problems, [*await unknown_tickers(placed, servers, pool), *shortcuts]
 
 
 def _report(problems: "Sequence[Problem]", warnings: "Sequence[Problem]") -> None:
