@@ -14,6 +14,7 @@ from turnwise.commands.sft import METRICS
 from turnwise.config import Recipe, override_recipe
 from turnwise.run.command import train_in
 from turnwise.run.dry import dry_run
+from turnwise.run.resumption import resume_command
 from turnwise.run.stopping import Stopping
 from turnwise.tasks.load import save
 from turnwise.tracking.ending import How
@@ -59,6 +60,8 @@ async def test_a_run_that_is_stopped_during_its_warm_start_can_be_resumed(settin
         assert not await train_in(folder, stopping=stopping)
     assert folder.ending is not None
     assert folder.ending.how is How.STOPPED
+    assert folder.ending.why.endswith("warm start: nothing of it is saved, it begins again")
+    assert resume_command(folder).endswith(" --from-start")
     assert not folder.warm_model.exists()
     with RunFolder.open(folder.path) as again:
         assert await train_in(again)

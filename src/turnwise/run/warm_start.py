@@ -50,18 +50,19 @@ async def with_warm_start(
 
 
 def _follow(part: SftPart, progress: SftProgress, stopping: Stopping) -> None:
-    if stopping.why:  # at once: nothing of a warm start is kept before its end
-        raise WarmStartStopped(
-            f"{stopping.why}, in step {part.step + 1} of {part.num_steps} of the warm start: nothing of it "
-            "is saved, it begins again"
-        )
+    _heed(stopping, f"in step {part.step + 1} of {part.num_steps} of the warm start")
     progress.part(part)
 
 
 def _tell(note: str, screen: Screen, stopping: Stopping) -> None:
     screen.say(note)
+    _heed(stopping, "in the warm start")
+
+
+def _heed(stopping: Stopping, where: str) -> None:
+    """End a warm start that was asked to stop: at once, since nothing of it is kept before its end."""
     if stopping.why:
-        raise WarmStartStopped(stopping.why)
+        raise WarmStartStopped(f"{stopping.why}, {where}: nothing of it is saved, it begins again")
 
 
 def _report(warm: WarmStart, screen: Screen) -> None:
