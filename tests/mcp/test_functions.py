@@ -1,14 +1,19 @@
 """Plain Python functions as tools: schemas, errors, time limits, and recording, as for any server."""
 
 import asyncio
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field
 
+from tests.mcp.leaks import nothing_leaks
+from tests.mcp.leases import ask
 from turnwise.config import Recipe
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.functions import SERVER, function_server
@@ -180,3 +185,52 @@ async def test_the_recipe_sets_the_time_limit_of_a_call() -> None:
             [result] = await toolbox.call([ToolCall("1", "hang", {})])
     assert result.cause is Cause.TIMEOUT
     assert "no answer within 0.2 s" in result.content
+
+
+def spin(count: int) -> int:
+    """One call into C that does not return for a minute."""
+    return sum(range(count))
+
+
+def own_process() -> int:
+    return os.getpid()
+
+
+MOVED = {
+    f"{__name__}:{function.__name__}": function for function in (spin, own_process, broken, offline, later)
+}
+
+
+async def test_functions_that_can_be_imported_run_in_a_process_and_cannot_stop_the_event_loop() -> None:
+    async with nothing_leaks(), Pool([function_server(MOVED, ServerOptions(timeout_seconds=1.0))]) as pool:
+        await pool.connect()
+        async with pool.lease([SERVER], "e") as toolbox:
+            before = await ask(toolbox, "own_process")
+            assert int(before.content) != os.getpid()
+            started = time.monotonic()
+            ticks = asyncio.create_task(_ticks())
+            slow = await ask(toolbox, "spin", count=10**11)
+            longest = await ticks
+            assert (slow.cause, time.monotonic() - started < 30) == (Cause.TIMEOUT, True)
+            assert longest < 1.0, "the event loop stood still"
+            async with asyncio.timeout(30):
+                while (after := await ask(toolbox, "own_process")).cause is not Cause.OK:
+                    await asyncio.sleep(0.1)
+            assert after.content != before.content, "the blocked process was not replaced"
+
+
+async def _ticks() -> float:
+    """The longest pause of the event loop within a second."""
+    times = [time.monotonic()]
+    while times[-1] < times[0] + 1.0:
+        await asyncio.sleep(0.01)
+        times.append(time.monotonic())
+    return max(after - before for before, after in pairwise(times))
+
+
+async def test_errors_of_functions_in_their_process_are_those_of_functions_in_this_one() -> None:
+    async with Pool([function_server(MOVED)]) as pool, pool.lease([SERVER], "e") as toolbox:
+        assert (await ask(toolbox, "broken", name="x")).content == "error: KeyError: 'x'"
+        assert (await ask(toolbox, "offline")).cause is Cause.UPSTREAM
+        assert (await ask(toolbox, "later", text="half \ud83d")).cause is Cause.BAD_ARGUMENTS
+        assert (await ask(toolbox, "later", text="é")).content == "É"

@@ -8,6 +8,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pydantic_core
@@ -16,9 +17,11 @@ from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_meta
 from pydantic import ValidationError
 from pydantic.errors import PydanticUserError
 
+from turnwise.mcp.function_process import FunctionProcess
 from turnwise.mcp.serve import Handler, ServedTool, Service, ToolError, Unavailable
 from turnwise.mcp.spec import ServerOptions, ServerSpec
 from turnwise.runtime.detached_thread import run_detached
+from turnwise.runtime.python_functions import function_name
 
 logger = logging.getLogger(__name__)
 
@@ -29,13 +32,24 @@ SERVER = "functions"
 def function_server(
     functions: Mapping[str, Callable[..., Any]], options: ServerOptions | None = None
 ) -> ServerSpec:
-    """Return the server of these functions, by name in the recipe; ValueError if one cannot be a tool."""
+    """Return the server of these functions, by name in the recipe; ValueError if one cannot be a tool.
+
+    Functions that can be imported run in a process of their own, the others in threads of this one.
+    """
+    options = options or ServerOptions()
+    importable = [name for name, function in functions.items() if function_name(function) == name]
+    process = FunctionProcess(importable, options.timeout_seconds)
     tools = [function_tool(name, function) for name, function in functions.items()]
+    tools = [
+        replace(tool, handler=process.handler(name)) if name in importable else tool
+        for name, tool in zip(functions, tools, strict=True)
+    ]
     names = [tool.name for tool in tools]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"tools.functions: two functions are called {twice[0]!r}: rename one")
     # No `drop`: the functions keep their state in the caller's process, which no episode could restore.
-    return ServerSpec(name=SERVER, service=Service(SERVER, tools), options=options or ServerOptions())
+    service = Service(SERVER, tools, lifetime=process.lifetime if importable else None)
+    return ServerSpec(name=SERVER, service=service, options=options)
 
 
 def function_tool(name: str, function: Callable[..., Any]) -> ServedTool:

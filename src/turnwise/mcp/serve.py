@@ -6,6 +6,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +64,8 @@ class Service:
     drop: Callable[[str], Awaitable[None]] | None = None
     concurrency: int | None = None
     """Calls that it processes at once: clients queue the others. None: clients use their own limit."""
+    lifetime: Callable[[], AbstractAsyncContextManager[None]] | None = None
+    """Entered for as long as a connection inside this process lasts."""
     instructions: str | None = None
     """Description of the whole server, sent to clients when they connect."""
 

@@ -176,7 +176,10 @@ class Session:
             if self._vitals.closed.is_set():
                 return
             async with asyncio.timeout(self.spec.options.connect_seconds) as deadline:
-                async with Client(self._transport(), client_info=_CLIENT_INFO, cache=None) as client:
+                async with (
+                    self._lifetime(),
+                    Client(self._transport(), client_info=_CLIENT_INFO, cache=None) as client,
+                ):
                     await self._introduce(client)
                     deadline.reschedule(None)
                     await self._serve(client)
@@ -281,6 +284,10 @@ class Session:
     def _meta(self, episode: str) -> wire.RequestParamsMeta | None:
         # The meta map is open: it may hold our keys as well as the protocol's.
         return cast(wire.RequestParamsMeta, {EPISODE_KEY: episode}) if self.is_keyed else None
+
+    def _lifetime(self) -> contextlib.AbstractAsyncContextManager[None]:
+        service = self.spec.service
+        return contextlib.nullcontext() if service is None or service.lifetime is None else service.lifetime()
 
     def _transport(self) -> Transport | Server[Any]:
         spec = self.spec
