@@ -234,3 +234,13 @@ async def test_errors_of_functions_in_their_process_are_those_of_functions_in_th
         assert (await ask(toolbox, "offline")).cause is Cause.UPSTREAM
         assert (await ask(toolbox, "later", text="half \ud83d")).cause is Cause.BAD_ARGUMENTS
         assert (await ask(toolbox, "later", text="é")).content == "É"
+
+
+async def test_a_function_that_is_given_as_an_object_stays_in_this_process() -> None:
+    def where() -> int:
+        """The process that it runs in."""
+        return os.getpid()
+
+    async with Pool([function_server({"python:where": where})]) as pool:
+        async with pool.lease([SERVER], "e") as toolbox:
+            assert (await ask(toolbox, "where")).content == str(os.getpid())

@@ -77,6 +77,7 @@ class FunctionProcess:
             raise
         if why_not:
             self._end()
+            await self._process.wait()
             raise ValueError(why_not)
         self._tasks.create_task(self._read(self._process))
         self._ready.set()

@@ -21,7 +21,7 @@ from turnwise.mcp.function_process import FunctionProcess
 from turnwise.mcp.serve import Handler, ServedTool, Service, ToolError, Unavailable
 from turnwise.mcp.spec import ServerOptions, ServerSpec
 from turnwise.runtime.detached_thread import run_detached
-from turnwise.runtime.python_functions import function_name
+from turnwise.runtime.python_functions import function_name, is_given
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,9 @@ def function_server(
     Functions that can be imported run in a process of their own, the others in threads of this one.
     """
     options = options or ServerOptions()
-    importable = [name for name, function in functions.items() if function_name(function) == name]
+    importable = [
+        name for name, function in functions.items() if not is_given(name) and function_name(function) == name
+    ]
     process = FunctionProcess(importable, options.timeout_seconds)
     tools = [function_tool(name, function) for name, function in functions.items()]
     tools = [
