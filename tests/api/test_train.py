@@ -79,9 +79,7 @@ def test_tasks_in_memory_are_written_into_the_runs_folder(run: tw.Run) -> None:
     assert file == run.path / "tasks" / "train.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert len({row["id"] for row in rows}) == 4
-    assert rows[0]["truth"] == {
-        "answer": {"value": 12.5, "matcher": "numeric", "tolerance": 0.01, "unit": ""}
-    }
+    assert rows[0]["truth"] == {"answer": {"value": 12.5, "matcher": "numeric", "unit": ""}}
     assert run.recipe.tasks.test == run.path / "tasks" / "test.jsonl"
     assert run.recipe.run.tasks_per_step == 4, "no more than there are tasks"
 
