@@ -53,7 +53,7 @@ def run_file(file: Path, folder: Path) -> str:
 
 def test_the_snippets_of_the_guide_run_one_after_the_other(tmp_path: Path) -> None:
     snippets = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
-    assert len(snippets) == 8
+    assert len(snippets) == 9
     printed = run_script("\n".join(snippets), tmp_path)
     assert "finished 2 steps" in printed
     assert "success, after − before (95%)" in printed
