@@ -76,7 +76,7 @@ def folder(tmp_path: Path) -> Path:
         (["train", "recipe.toml", "--set", "rollout.group_size=abc"], "rollout.group_size: "),
         (["train", "recipe.toml", "--set", "optimizer.betas=1"], "optimizer.betas: expected a list"),
         (["train", "recipe.toml", "--set", "tools.mcp=list.json"], "list.json: expected an object"),
-        (["train", "recipe.toml", "--set", "tasks.train=tasks.jsonl"], "tasks.jsonl: Is a directory"),
+        (["train", "recipe.toml", "--set", "tasks.train=tasks.jsonl"], "is a folder, not a file"),
         (["train", "recipe.toml", "--set", "rewards=[{name='syntax:f'}]"], "SyntaxError: invalid syntax"),
         (["train", "recipe.toml", "--set", "rewards=[{name='raising:f'}]"], "RuntimeError: boom"),
         (["tasks", "make", "recipe.toml"], "recipe.toml: is a file, not a folder"),
