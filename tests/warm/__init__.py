@@ -20,7 +20,6 @@ from turnwise.servers.embedded.world import open_world
 from turnwise.servers.services import DEFAULT_FILE
 
 HERE = Path(__file__).parent
-SHARED_MEMORY = Path("/dev/shm")
 LIGHT = (
     "turnwise.cli",
     "turnwise.commands.tools",
@@ -47,9 +46,7 @@ HEAVY = (
 @functools.cache
 def python(*modules: str) -> str:
     """The path of such a `python`, one for this process; `turnwise` and `mcp.json` are in the same folder."""
-    # Not in /tmp: a server of an episode sees a private /tmp, without the socket.
-    place = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
-    folder = Path(tempfile.mkdtemp(prefix="warm-", dir=place))
+    folder = Path(tempfile.mkdtemp(prefix="warm-"))
     address = folder / "socket"
     with (folder / "errors").open("w") as errors:
         server = subprocess.Popen(

@@ -30,7 +30,11 @@ FILES = inherited()
 def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # none is lost before the fork exists
     server = socket.socket(socket.AF_UNIX)
-    server.connect(ADDRESS)  # type: ignore[name-defined]  # noqa: F821
+    try:
+        server.connect(ADDRESS)  # type: ignore[name-defined]  # noqa: F821
+    except OSError:  # inside the walls around a server: it starts like any other
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        os.execv(sys.executable, [sys.executable, *BEFORE, *sys.argv[1:]])  # type: ignore[name-defined]  # noqa: F821
     wanted = {
         "python": os.path.join(os.path.dirname(sys.argv[0]), "python"),
         "argv": BEFORE + sys.argv[1:],  # type: ignore[name-defined]  # noqa: F821
