@@ -59,7 +59,8 @@ HOSTILE_TEXTS = {
 
 
 def quick_python(**options: Any) -> tuple[ServerSpec, ...]:
-    block = {"command": warm.python(*warm.LIGHT), "args": ["-c", QUICK_PYTHON], "turnwise": options}
+    real = {"data": "real"}  # without walls, as `turnwise serve python` runs
+    block = {"command": warm.python(*warm.LIGHT), "args": ["-c", QUICK_PYTHON], "turnwise": real | options}
     return parse({"python": block}, {}, directory=Path.cwd())
 
 
