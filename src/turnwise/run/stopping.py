@@ -5,13 +5,16 @@ import contextlib
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
 
 from turnwise.runtime.interruption import is_hang_up_ignored
 from turnwise.runtime.lasting_output import lasting_output
 from turnwise.tracking.run_log import ON_SCREEN
 
 logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 _REQUESTS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
@@ -66,6 +69,35 @@ class Stopping:
         except Exception as error:  # noqa: BLE001 (the caller raises it once the run has ended)
             self.error = error
             self.why = f"{name} raised {type(error).__name__}: {error}"
+
+    async def unless_asked(
+        self, work: Coroutine[Any, Any, Result], on_asked: Callable[[str], None]
+    ) -> Result | None:
+        """Await work of which nothing is kept before its end: the first request cancels it, and returns None.
+
+        `on_asked` is called with the reason at once; the work may take a while to end.
+        """
+        if self.why:
+            work.close()
+            return None
+        task, before = asyncio.ensure_future(work), self._on_first
+        reasons: list[str] = []
+
+        def end(why: str) -> None:
+            reasons.append(why)
+            on_asked(why)
+            task.cancel()
+
+        self._on_first = end
+        try:
+            return await task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if not reasons or (current is not None and current.cancelling()):
+                raise
+            return None
+        finally:
+            self._on_first = before
 
     @contextlib.contextmanager
     def listening(self, on_first: Callable[[str], None]) -> Iterator[None]:

@@ -18,6 +18,9 @@ from turnwise.training.update.sft import SftPart
 class WarmStartStopped(Exception):
     """The run was asked to stop during its warm start, which begins again when the run starts over."""
 
+    def __init__(self, stopping: Stopping) -> None:
+        super().__init__(f"{stopping.why}, in the warm start: nothing of it is saved, it begins again")
+
 
 async def with_warm_start(
     recipe: Recipe, folder: RunFolder, screen: Screen, stopping: Stopping, given: Given
@@ -30,14 +33,19 @@ async def with_warm_start(
     if not model.exists():
         screen.say("warm start: learning from the demonstrations of tasks.train")
         progress = SftProgress(screen.say, "warm start, step")
-        warm = await warm_up(
+        learning = warm_up(
             recipe,
             model,
             on_step=progress.step,
             on_part=lambda part: _follow(part, progress, stopping),
-            on_note=lambda note: _tell(note, screen, stopping),
+            on_note=screen.say,
             given=given,
         )
+        warm = await stopping.unless_asked(
+            learning, lambda why: screen.say(f"{why}: ending the warm start", "yellow")
+        )
+        if warm is None:
+            raise WarmStartStopped(stopping)
         folder.keep()
         _report(warm, screen)
         gc.collect()
@@ -50,19 +58,10 @@ async def with_warm_start(
 
 
 def _follow(part: SftPart, progress: SftProgress, stopping: Stopping) -> None:
-    _heed(stopping, f"in step {part.step + 1} of {part.num_steps} of the warm start")
-    progress.part(part)
-
-
-def _tell(note: str, screen: Screen, stopping: Stopping) -> None:
-    screen.say(note)
-    _heed(stopping, "in the warm start")
-
-
-def _heed(stopping: Stopping, where: str) -> None:
-    """End a warm start that was asked to stop: at once, since nothing of it is kept before its end."""
+    """Show the progress, or end the thread that learns: a step may take minutes, and nobody can cancel it."""
     if stopping.why:
-        raise WarmStartStopped(f"{stopping.why}, {where}: nothing of it is saved, it begins again")
+        raise WarmStartStopped(stopping)
+    progress.part(part)
 
 
 def _report(warm: WarmStart, screen: Screen) -> None:
