@@ -31,6 +31,9 @@ from turnwise.tasks.families import CONVERSATION_FAMILIES, FAMILIES
 NAMES = sorted(FAMILIES | CONVERSATION_FAMILIES)
 LEFT_OUT = tuple(NAMES[::5])
 TRAINED = tuple(name for name in NAMES if name not in LEFT_OUT)
+NUM_DEMONSTRATIONS = 480
+MAX_FULL = 2
+"""Warm starts at a time: every parameter of a model of 1.5B takes 60 GiB with AdamW."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +47,12 @@ class Arm:
 PLAIN_WARM_START = ("sft.until_taught=false", "sft.rescue_rounds=0")
 WARM_STARTS: Mapping[str, tuple[str, ...]] = {
     "plain": PLAIN_WARM_START,
+    "more": (*PLAIN_WARM_START, f"sft.num_tasks={2 * NUM_DEMONSTRATIONS}"),
     "taught": ("sft.rescue_rounds=0",),
-    "rescues": ("sft.until_taught=false", "sft.rescue_tasks=480"),
-    "fresh rescues": ("sft.until_taught=false", "sft.num_tasks=240", "sft.rescue_tasks=240"),
-    "all": ("sft.rescue_tasks=480",),
+    "rescues": ("sft.until_taught=false", f"sft.rescue_tasks={NUM_DEMONSTRATIONS}"),
+    "all": (f"sft.rescue_tasks={NUM_DEMONSTRATIONS}",),
 }
-"""The keys of each warm start. With 20 training tasks a family, `plain` learns 480 demonstrations, `rescues`
-the same and then rescues, and `fresh rescues` half of them and rescues on the other half of the tasks."""
+"""The keys of each warm start: `rescues` plays as many fresh tasks as it has learned, `more` learns them."""
 
 PLAIN = ("curriculum.kind=uniform", "curriculum.plan_starts=false", "rollout.max_repeats=0")
 """GRPO without the parts that are measured."""
@@ -64,7 +66,7 @@ ARMS: Mapping[str, Arm] = {
     "temperature 1.2": Arm("plain", (*PLAIN, "rollout.temperature=1.2")),
     "taught": Arm("taught", PLAIN),
     "rescues": Arm("rescues", PLAIN),
-    "fresh rescues": Arm("fresh rescues", PLAIN),
+    "more": Arm("more", PLAIN),
     "rescues and these": Arm("rescues", ()),
     "all": Arm("all", ()),
     "learning rate 0": Arm("plain", ("optimizer.learning_rate=0.0", "run.num_steps=5")),
@@ -83,10 +85,10 @@ class Place:
     num_test: int
     num_steps: int
 
-    def recipe(self, seed: int, model: Path | str, tuning: str) -> Path:
-        """Write the recipe that a seed's runs share."""
+    def recipe(self, name: str, seed: int, model: Path | str, tuning: str) -> Path:
+        """Write a run's recipe, without the keys of its arm."""
         on_gpu = self.device == "cuda"
-        file = self.out / f"recipe-{seed}-{tuning}.toml"
+        file = self.out / f"{name}.toml"
         file.write_text(
             f"""seed = {seed}
 [model]
@@ -120,8 +122,9 @@ num_samples = 2
 [update]
 tokens_per_microbatch = {4096 if on_gpu else 2048}
 [sft]
+num_tasks = {NUM_DEMONSTRATIONS}
 num_epochs = 2
-learning_rate = {4e-5 if on_gpu else 5e-4}
+learning_rate = {1e-4 if on_gpu else 5e-4}
 """
         )
         return file
@@ -172,7 +175,7 @@ def warm_up(place: Place, seed: int, warm: str) -> None:
     model = warm_model(place, seed, warm)
     if model.exists():
         return
-    recipe = place.recipe(seed, place.model, "full")
+    recipe = place.recipe(model.name, seed, place.model, "full")
     with reported(place, model.name):
         keys = options(WARM_STARTS[warm])
         turnwise(place.out / f"{model.name}.log", "sft", str(recipe), "--out", str(model), *keys)
@@ -182,7 +185,7 @@ def learn(place: Place, seed: int, arm: str) -> None:
     name, warm = run_name(arm, seed), warm_model(place, seed, ARMS[arm].warm)
     if (place.out / f"{name}.seconds").exists() or not warm.exists():
         return
-    recipe = place.recipe(seed, warm, "lora")
+    recipe = place.recipe(name, seed, warm, "lora")
     with reported(place, name):
         keys = options((f"run.name={name}", *ARMS[arm].keys))
         turnwise(place.out / f"{name}.log", "train", str(recipe), *keys)
@@ -280,7 +283,7 @@ def main() -> None:
     parser.add_argument("--arms", default=",".join(ARMS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--num-train", type=int, default=20, help="training tasks of each family")
+    parser.add_argument("--num-train", type=int, default=60, help="training tasks of each family")
     parser.add_argument("--num-test", type=int, default=8, help="test tasks of each family")
     parser.add_argument("--parallel", type=int, default=3, help="runs at a time on the GPU")
     arguments = parser.parse_args()
@@ -298,8 +301,9 @@ def main() -> None:
     make_tasks(place)
     wanted = [(seed, arm) for seed in arguments.seeds for arm in arms]
     warm = dict.fromkeys((seed, ARMS[arm].warm) for seed, arm in wanted)
-    with ThreadPoolExecutor(arguments.parallel) as turns:
+    with ThreadPoolExecutor(min(arguments.parallel, MAX_FULL)) as turns:
         list(turns.map(lambda pair: warm_up(place, *pair), warm))
+    with ThreadPoolExecutor(arguments.parallel) as turns:
         list(turns.map(lambda pair: learn(place, *pair), wanted))
     results = [found for pair in wanted if (found := read_result(place, *pair)) is not None]
     text = table(results) if results else "no run has finished"
