@@ -32,8 +32,6 @@ NAMES = sorted(FAMILIES | CONVERSATION_FAMILIES)
 LEFT_OUT = tuple(NAMES[::5])
 TRAINED = tuple(name for name in NAMES if name not in LEFT_OUT)
 NUM_DEMONSTRATIONS = 480
-MAX_FULL = 2
-"""Warm starts at a time: every parameter of a model of 1.5B takes 60 GiB with AdamW."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ class Place:
     num_test: int
     num_steps: int
 
-    def recipe(self, name: str, seed: int, model: Path | str, tuning: str) -> Path:
+    def recipe(self, name: str, seed: int, model: Path | str) -> Path:
         """Write a run's recipe, without the keys of its arm."""
         on_gpu = self.device == "cuda"
         file = self.out / f"{name}.toml"
@@ -102,7 +100,6 @@ kind = "{"vllm" if on_gpu else "transformers"}"
 train = "{self.out / "tasks" / "train.jsonl"}"
 test = "{self.out / "tasks" / "test.jsonl"}"
 [policy]
-tuning = "{tuning}"
 lora_rank = 32
 lora_alpha = 64
 [rollout]
@@ -124,7 +121,7 @@ tokens_per_microbatch = {4096 if on_gpu else 2048}
 [sft]
 num_tasks = {NUM_DEMONSTRATIONS}
 num_epochs = 2
-learning_rate = {1e-4 if on_gpu else 5e-4}
+learning_rate = {4e-4 if on_gpu else 5e-4}
 """
         )
         return file
@@ -175,7 +172,7 @@ def warm_up(place: Place, seed: int, warm: str) -> None:
     model = warm_model(place, seed, warm)
     if model.exists():
         return
-    recipe = place.recipe(model.name, seed, place.model, "full")
+    recipe = place.recipe(model.name, seed, place.model)
     with reported(place, model.name):
         keys = options(WARM_STARTS[warm])
         turnwise(place.out / f"{model.name}.log", "sft", str(recipe), "--out", str(model), *keys)
@@ -185,7 +182,7 @@ def learn(place: Place, seed: int, arm: str) -> None:
     name, warm = run_name(arm, seed), warm_model(place, seed, ARMS[arm].warm)
     if (place.out / f"{name}.seconds").exists() or not warm.exists():
         return
-    recipe = place.recipe(name, seed, warm, "lora")
+    recipe = place.recipe(name, seed, warm)
     with reported(place, name):
         keys = options((f"run.name={name}", *ARMS[arm].keys))
         turnwise(place.out / f"{name}.log", "train", str(recipe), *keys)
@@ -301,9 +298,8 @@ def main() -> None:
     make_tasks(place)
     wanted = [(seed, arm) for seed in arguments.seeds for arm in arms]
     warm = dict.fromkeys((seed, ARMS[arm].warm) for seed, arm in wanted)
-    with ThreadPoolExecutor(min(arguments.parallel, MAX_FULL)) as turns:
-        list(turns.map(lambda pair: warm_up(place, *pair), warm))
     with ThreadPoolExecutor(arguments.parallel) as turns:
+        list(turns.map(lambda pair: warm_up(place, *pair), warm))
         list(turns.map(lambda pair: learn(place, *pair), wanted))
     results = [found for pair in wanted if (found := read_result(place, *pair)) is not None]
     text = table(results) if results else "no run has finished"
