@@ -153,7 +153,7 @@ def test_the_command_says_what_it_learned_from(tmp_path: Path) -> None:
     assert ran.code == 0, ran
     assert "left out step-000000.jsonl:4: JSONDecodeError: " in ran.out
     counts = "2 episodes, 2 succeeded, 1 repeated, 0 over the limit per task, 1 damaged"
-    assert f"warm: learned from 1 successes ({counts}); loss " in ran.out
+    assert f"warm: learned from 1 successes ({counts}); 2 taken, loss " in ran.out
     refused = turnwise(*args, "--no-verify", cwd=folder)
     assert refused.code == 2
     assert "--no-verify: --from plays nothing" in one_line(refused.err)

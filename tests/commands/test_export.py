@@ -111,10 +111,16 @@ def test_any_kept_step_can_be_exported_and_the_best_is_that_of_validation(run: P
     assert not (tmp_path / "nine").exists()
 
 
-def sampled(folder: Path) -> list[tuple[int, ...]]:
+def sampled(folder: Path) -> list[tuple[int, float]]:
+    """Tokens and their log-probs, to three digits."""
     played = [episode.trajectory for episode in read_episodes(folder / "trajectories.jsonl")]
     played.sort(key=lambda trajectory: trajectory.task.id)
-    return [turn.completion.token_ids for trajectory in played for turn in trajectory.turns]
+    completions = [turn.completion for trajectory in played for turn in trajectory.turns]
+    return [
+        (token_id, round(logprob, 3))
+        for completion in completions
+        for token_id, logprob in zip(completion.token_ids, completion.logprobs, strict=True)
+    ]
 
 
 async def test_a_run_is_evaluated_with_its_trained_weights(run: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import Session
 from turnwise.mcp.spec import ServerSpec
 from turnwise.mcp.toolbox import LeasedToolbox
+from turnwise.runtime.busy_clock import BusyClock
 from turnwise.types import Cause, ToolCall
 
 
@@ -68,7 +69,9 @@ async def call_tools_that_elicit(toolbox: LeasedToolbox) -> None:
 async def call_from_context(session: Session) -> None:
     """Without a toolbox, which would refuse one call: it has a null where its schema wants a boolean."""
     for given in json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])["toolCalls"]:
-        _, cause = await session.call(given["name"], given["arguments"], episode="conformance")
+        _, cause = await session.call(
+            given["name"], given["arguments"], episode="conformance", clock=BusyClock()
+        )
         assert cause is Cause.OK, cause
 
 

@@ -118,7 +118,12 @@ async def test_a_wrong_server_is_bad_with_its_reason_but_only_a_warning_if_no_ta
     servers = json.loads((folder / "mcp.json").read_text())["mcpServers"]
     servers["tickets"] = {"command": "tickets", "env": {"TOKEN": "${NO_SUCH_VARIABLE}"}}
     servers["far"] = {"type": "sse", "url": "https://example.com/sse"}
-    servers["other"] = {"command": sys.executable, "args": [SCRIBE], "env": {"OTHER_TOKEN": "x"}}
+    servers["other"] = {
+        "command": sys.executable,
+        "args": [SCRIBE],
+        "env": {"OTHER_TOKEN": "x"},
+        "turnwise": {"network": True},
+    }
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}, indent=1))
     line = (folder / "mcp.json").read_text().splitlines().index('  "tickets": {') + 1
     loaded = load_servers(folder / "mcp.json", variables={})
@@ -162,6 +167,7 @@ async def test_a_model_that_cannot_be_loaded_is_bad_at_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch, path: str, detail: str
 ) -> None:
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     (folder / "empty").mkdir()
     [finding] = await of_model(folder, path.format(empty=folder / "empty"))
     assert (finding.what, finding.level) == ("model", BAD)

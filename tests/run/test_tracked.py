@@ -74,7 +74,12 @@ def check_tracked(folder: RunFolder) -> None:
         assert len(questions) == 4
         assert set(questions) <= played
     evaluations = [line[1:] for line in tracked if line[0] == "evaluation"]
-    assert [evaluation[:2] for evaluation in evaluations] == [["before", 0], ["validation", 2], ["after", 3]]
+    assert [evaluation[:2] for evaluation in evaluations] == [
+        ["before", 0],
+        ["validation", 2],
+        ["validation", 3],
+        ["after", 3],
+    ]
     report = json.loads((folder.evaluations / "after.json").read_text())
-    assert evaluations[2][2]["success"] == report["figures"]["all"]["success"]["value"]
+    assert evaluations[3][2]["success"] == report["figures"]["all"]["success"]["value"]
     assert tracked[-1] == ["close"]

@@ -13,6 +13,7 @@ from tests.third_party.installed import LEGACY_VERSION, PLACES, spec
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import Session, command_of
 from turnwise.mcp.spec import Isolation, ServerSpec
+from turnwise.runtime.busy_clock import BusyClock
 from turnwise.types import Cause
 
 MODERN_VERSION = "2026-07-28"
@@ -70,7 +71,7 @@ async def test_both_protocol_eras_are_negotiated(tmp_path: Path, era: str) -> No
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(session.run())
         await session.wait_ready()
-        _, cause = await session.call(tool, {}, episode="e")
+        _, cause = await session.call(tool, {}, episode="e", clock=BusyClock())
         assert cause is Cause.OK
         await session.close()
     assert session.protocol_version == era

@@ -289,7 +289,7 @@ def _answering(answer: Callable[[Asked], Any], runs: Runs) -> Any:
             asked = Asked(request, runs)
             question = functools.partial(answer, asked)
             try:
-                found = asked.run.asked(question) if "run" in request.query_params else question()
+                found = asked.run.asked(question) if request.query_params.get("run") else question()
                 return as_json(found), 200
             except ValueError as error:
                 return as_json({"error": str(error)}), 400

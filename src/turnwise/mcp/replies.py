@@ -44,7 +44,10 @@ def _read_value(data: bytes) -> Any:
 
 
 def _flattened(text: str) -> str:
-    """Return JSON text in which everything nested deeper than _MAX_DEPTH is a string."""
+    """Return JSON text in which everything nested deeper than _MAX_DEPTH is a string.
+
+    ValueError if what is nested so deep does not end.
+    """
     parts, depth, end = [], 0, 0
     for token in _STRUCTURE.finditer(text):
         if token[0] in ("[", "{"):
@@ -57,6 +60,8 @@ def _flattened(text: str) -> str:
                 parts.append(json.dumps(text[end : token.end()]))
                 end = token.end()
             depth -= 1
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"{depth} levels of nesting are not closed")
     return "".join((*parts, text[end:]))
 
 

@@ -14,6 +14,8 @@ _STOP_REASONS = {
     Stop.REPEATED: "stop",
     Stop.TRUNCATED: "length",
     Stop.CONTEXT_FULL: "length",
+    Stop.SLOW_CALLS: "stop",
+    Stop.BROKE_SERVER: "stop",
 }
 LOST = "lost"
 """The stop reason of an episode lost to infrastructure; its row is not trained."""
