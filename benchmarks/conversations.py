@@ -28,16 +28,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 
-from turnwise.assembly.workbench import load_model
-from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config.episodes import ModelConfig
 from turnwise.engines.transformers import TransformersEngine
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load
-from turnwise.rollout.episode import EpisodeLimits, play
-from turnwise.runtime.included_models import EMBEDDED
-from turnwise.servers.embedded.world import open_world
-from turnwise.servers.services import DEFAULT_FILE
+from turnwise.models.chat import RenderedChat, load_tokenizer, open_chat
+from turnwise.models.places import EMBEDDED
+from turnwise.rollout.players.policy import EpisodeLimits, play
+from turnwise.setup.bench import load_model
 from turnwise.types import (
     Answer,
     FollowUp,
@@ -52,6 +50,8 @@ from turnwise.types import (
     Trajectory,
     Truth,
 )
+from turnwise.worlds.market.services import DEFAULT_FILE
+from turnwise.worlds.market.world import open_world
 
 NUM_MESSAGES = 4
 TOOL = "fmp_get_quote"

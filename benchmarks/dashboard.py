@@ -14,13 +14,14 @@ from typing import Any
 
 import uvicorn
 
-from turnwise.dashboard import conversation, episode_list, listing, search_index, series
 from turnwise.dashboard.guard import RequestGuard
-from turnwise.dashboard.listing import Filter
+from turnwise.dashboard.index import search_index
 from turnwise.dashboard.runs import ListedRun, Runs
 from turnwise.dashboard.server import application
-from turnwise.dashboard.token_texts import Pieces
-from turnwise.dashboard.traffic import traffic
+from turnwise.dashboard.views import conversation, episode_list, listing, series
+from turnwise.dashboard.views.listing import Filter
+from turnwise.dashboard.views.token_texts import Pieces
+from turnwise.dashboard.views.traffic import traffic
 from turnwise.dashboard.watch import Watch
 
 FILTER_GOAL_MS, PAINT_GOAL_MS = 300.0, 1000.0

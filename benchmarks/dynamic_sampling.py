@@ -24,11 +24,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from turnwise.config import Recipe
-from turnwise.protocols import TASK_ONLY
 from turnwise.rollout.collector import CollectionPlan, Collector
 from turnwise.run import batches
 from turnwise.tasks.curriculum import CurriculumState
 from turnwise.types import Message, Reward, Stop, Task, Trajectory, Truth
+from turnwise.types.protocols import TASK_ONLY
 
 GROUP_SIZE = 8
 NUM_STEPS = 5

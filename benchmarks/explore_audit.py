@@ -27,7 +27,7 @@ from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import load as load_specs
 from turnwise.rewards.outcome import asks_something, is_success
 from turnwise.rollout.conversation import Conversation
-from turnwise.rollout.episode import EpisodeLimits, finish_episode, with_call_ids
+from turnwise.rollout.players.policy import EpisodeLimits, finish_episode, with_call_ids
 from turnwise.tasks.load import load as load_tasks
 from turnwise.types import Completion, DemoTurn, Finish, Parsed, Stop, Task, ToolCall, Trajectory, Turn
 

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnwise.servers.services import DEFAULT_FILE
-from turnwise.tasks.family import SPLITS
 from turnwise.tasks.load import load
+from turnwise.tasks.selection import SPLITS
 from turnwise.types import Task
+from turnwise.worlds.market.services import DEFAULT_FILE
 
 COMPUTES = "execute_python"
 TURNWISE = Path(sys.executable).with_name("turnwise")

@@ -126,7 +126,7 @@ def open_sides(folder: Path, shapes: Sequence[Shape], *, is_gpu: bool) -> Sides:
     from turnwise.config import load_recipe
     from turnwise.engines.transformers import TransformersEngine
     from turnwise.engines.vllm import VllmEngine, VllmSettings
-    from turnwise.training.model.policy import Policy
+    from turnwise.training.policy.policy import Policy
     from turnwise.training.update.trainer import Trainer
 
     name, device = ("qwen3-0.6b", "cuda") if is_gpu else ("tiny", "cpu")

@@ -36,15 +36,15 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from rich.console import Console
 
 from turnwise.config import PRESETS, load_recipe
-from turnwise.evaluate.statistics import mean, paired_difference
-from turnwise.evaluate.summary import rates_by_task, summarise
+from turnwise.records.folder import RunFolder
+from turnwise.rollout.measure.statistics import mean, paired_difference
+from turnwise.rollout.measure.summary import rates_by_task, summarise
+from turnwise.run.demonstrations.warm_start import with_warm_start
 from turnwise.run.loop import train
-from turnwise.run.screen import Screen
-from turnwise.run.stopping import Stopping
+from turnwise.run.screen.screen import Screen
 from turnwise.run.training_run import TrainingRun, open_run
-from turnwise.run.warm_start import with_warm_start
-from turnwise.runtime.python_functions import NOTHING_GIVEN
-from turnwise.tracking.folder import RunFolder
+from turnwise.system.python_functions import NOTHING_GIVEN
+from turnwise.system.stopping import Stopping
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update.trainer import StepResult, Trainer
 

@@ -23,10 +23,10 @@ from statistics import fmean
 
 sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 
-from turnwise.evaluate.report import EvaluationReport, read_report
-from turnwise.evaluate.statistics import paired_difference
-from turnwise.evaluate.summary import EvaluatedEpisode, rates_by_task, summarise
-from turnwise.tasks.families import CONVERSATION_FAMILIES, FAMILIES
+from turnwise.rollout.measure.report import EvaluationReport, read_report
+from turnwise.rollout.measure.statistics import paired_difference
+from turnwise.rollout.measure.summary import EvaluatedEpisode, rates_by_task, summarise
+from turnwise.worlds.market.families import CONVERSATION_FAMILIES, FAMILIES
 
 NAMES = sorted(FAMILIES | CONVERSATION_FAMILIES)
 LEFT_OUT = tuple(NAMES[::5])

@@ -170,7 +170,7 @@ Update = Callable[[list[Any]], int]
 
 def ours(model: Any, options: argparse.Namespace) -> Update:
     from turnwise.config import Recipe
-    from turnwise.training.model.policy import Policy
+    from turnwise.training.policy.policy import Policy
     from turnwise.training.update.trainer import Trainer
 
     recipe = Recipe.model_validate(

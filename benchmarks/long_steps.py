@@ -93,8 +93,8 @@ def write_model(name: str, folder: Path, device: str) -> None:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     from benchmarks.long import SIZES
-    from turnwise.chat import load_tokenizer
     from turnwise.engines.weight_transfer import write_model as write_weights
+    from turnwise.models.chat import load_tokenizer
 
     tokenizer = load_tokenizer("embedded")
     rival = find_spec("trl")
@@ -117,7 +117,7 @@ def write_script(terms: LongTerms, num_steps: int) -> None:
     """The tool's schema, its answer and the prompts of all steps, with exact numbers of tokens."""
     from transformers import AutoTokenizer
 
-    from turnwise.chat import open_chat
+    from turnwise.models.chat import open_chat
     from turnwise.types import Message, Tool
 
     tokenizer = AutoTokenizer.from_pretrained(terms.model)

@@ -43,9 +43,9 @@ from transformers import (
 from transformers.utils import logging
 
 from turnwise.engines.transformers import TransformersEngine
-from turnwise.protocols import Engine
 from turnwise.rollout.lockstep import Lockstep
 from turnwise.types import Sampling
+from turnwise.types.protocols import Engine
 
 Complete = Callable[[list[int], int], Awaitable[list[int]]]
 

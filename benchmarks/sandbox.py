@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from turnwise.sandbox import Kind, Sandbox, SandboxIsolation
-from turnwise.sandbox.isolation import trial
+from turnwise.system.sandbox import Kind, Sandbox, SandboxIsolation
+from turnwise.system.sandbox.isolation import trial
 
 GOAL_MS = 10.0
 CODE = "1 + 1"

@@ -33,15 +33,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from turnwise.assembly.user_model import SimulatedUser
-from turnwise.assembly.workbench import Workbench, chat_of, open_workbench, transformers_engine
 from turnwise.config import Recipe
-from turnwise.mcp.results import Sanitiser
-from turnwise.protocols import BatchEngine, UserDown
+from turnwise.mcp.calls.results import Sanitiser
 from turnwise.rollout.collector import CollectionPlan, Collector, Progress
-from turnwise.rollout.episode import EpisodeLimits, player
-from turnwise.rollout.user_samplers import EndpointSampler, EngineSampler
-from turnwise.runtime.chat_endpoint import EndpointAccount, EndpointPatience
+from turnwise.rollout.players.policy import EpisodeLimits, player
+from turnwise.rollout.users.user_samplers import EndpointSampler, EngineSampler
+from turnwise.setup.bench import Workbench, chat_of, open_workbench, transformers_engine
+from turnwise.setup.user_model import SimulatedUser
+from turnwise.system.net.chat_endpoint import EndpointAccount, EndpointPatience
 from turnwise.tasks.load import load
 from turnwise.types import (
     END_WORD,
@@ -55,6 +54,7 @@ from turnwise.types import (
     Trajectory,
     Turn,
 )
+from turnwise.types.protocols import BatchEngine, UserDown
 
 TASKS = Path(__file__).resolve().parents[1] / "recipes" / "cpu" / "train.jsonl"
 GROUP_SIZE = 4

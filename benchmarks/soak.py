@@ -34,11 +34,11 @@ from rich.console import Console
 from rich.table import Table
 from stage import TURNWISE, Rates, missing, servers, tasks
 
-from turnwise.assembly.workbench import Workbench, open_workbench
 from turnwise.config import Recipe
 from turnwise.rollout.collector import CollectionPlan, Collector
-from turnwise.rollout.episode import EpisodeLimits, player
+from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
+from turnwise.setup.bench import Workbench, open_workbench
 from turnwise.types import Sampling, Task
 
 NUM_PARALLEL = 32

@@ -139,8 +139,8 @@ def make_model(name: str, device: str) -> Any:
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    from turnwise.assembly.workbench import load_model
     from turnwise.config import ModelConfig
+    from turnwise.setup.bench import load_model
 
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
     if name == "smollm2":
@@ -168,10 +168,10 @@ def update_ours(model: Any, shape: Shape, *, is_shared: bool) -> Callable[[], in
     """By passes as the trainer makes them; with padded rows, kernels are those of transformers."""
     import torch
 
-    from turnwise.algorithms.losses import Bounds, clip
     from turnwise.config.training import PolicyConfig
-    from turnwise.training.model.policy import Policy
+    from turnwise.training.algorithms.losses import Bounds, clip
     from turnwise.training.packing.samples import Sample
+    from turnwise.training.policy.policy import Policy
     from turnwise.training.update.scoring import Passes
 
     prefix, own, advantages = make_batch(shape, model.config.vocab_size)

@@ -102,10 +102,10 @@ def write_model(name: str, folder: Path, dtype: str) -> None:
     import torch
     from grown import QWEN3_06B, grown
 
-    from turnwise.assembly.workbench import load_model
-    from turnwise.chat import load_tokenizer
     from turnwise.config import ModelConfig
     from turnwise.engines.weight_transfer import write_model as write_weights
+    from turnwise.models.chat import load_tokenizer
+    from turnwise.setup.bench import load_model
 
     rival = find_spec("trl")
     if rival is None or not rival.submodule_search_locations:
@@ -150,10 +150,10 @@ def write_tasks(file: Path, terms: Terms) -> None:
 
 
 async def longest_prompt(terms: Terms) -> int:
-    from turnwise.assembly.workbench import offered_tools
-    from turnwise.chat import load_tokenizer, open_chat
     from turnwise.mcp.pool import Pool
     from turnwise.mcp.spec import load as load_servers
+    from turnwise.models.chat import load_tokenizer, open_chat
+    from turnwise.setup.bench import offered_tools
     from turnwise.tasks.load import load
 
     chat = open_chat(load_tokenizer(terms.model))

@@ -32,12 +32,12 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 from alone import alone
 
-from turnwise.assembly.workbench import load_model
 from turnwise.config import ModelConfig
 from turnwise.config.training import PolicyConfig
 from turnwise.engines.vllm import VllmEngine, VllmSettings
 from turnwise.engines.weight_transfer import write_adapter, write_model
-from turnwise.training.model.policy import Policy
+from turnwise.setup.bench import load_model
+from turnwise.training.policy.policy import Policy
 from turnwise.types import Completion, Sampling
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -22,16 +22,16 @@ from typing import Any
 sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.environments.stage import environment
-from tests.environments.stage import leasing as leasing_environment
 from tests.rollout.stage import leasing, small_chat
+from tests.worlds.environment.stage import environment
+from tests.worlds.environment.stage import leasing as leasing_environment
 from turnwise.mcp.functions import function_server
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.serve import Unavailable
 from turnwise.mcp.spec import ServerSpec, parse
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector, Lease
-from turnwise.rollout.episode import EpisodeLimits, player
+from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.types import Answer, Completion, Finish, Message, Sampling, Task, ToolCall, Truth
 
 CHAT = small_chat()

@@ -13,15 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from turnwise.servers.contract import service_of
-from turnwise.servers.embedded.fmp import EmbeddedFmp
-from turnwise.servers.embedded.market import make_market
-from turnwise.servers.embedded.news import make_articles
-from turnwise.servers.embedded.polygon import EmbeddedPolygon
-from turnwise.servers.embedded.slack import EmbeddedSlack
-from turnwise.servers.embedded.store import make_image
-from turnwise.servers.embedded.tavily import EmbeddedTavily
-from turnwise.servers.embedded.world import World, open_world
+from turnwise.worlds.market.contract import service_of
+from turnwise.worlds.market.data.market import make_market
+from turnwise.worlds.market.store import make_image
+from turnwise.worlds.market.tools.fmp import EmbeddedFmp
+from turnwise.worlds.market.tools.polygon import EmbeddedPolygon
+from turnwise.worlds.market.tools.slack import EmbeddedSlack
+from turnwise.worlds.market.tools.tavily import EmbeddedTavily
+from turnwise.worlds.market.web.news import make_articles
+from turnwise.worlds.market.world import World, open_world
 
 NUM_TIMES = 5
 NUM_COMPANIES = 50

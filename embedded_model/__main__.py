@@ -39,8 +39,8 @@ def build(
         fail(f"--out {out}: is not empty")
     from embedded_model.build import BuildPlan, gather, stages_of
     from embedded_model.build import build as teach
-    from turnwise.tasks.plan import ToolsDown
-    from turnwise.tasks.verification import WorldMismatch
+    from turnwise.tasks.proof.follow import ToolsDown
+    from turnwise.tasks.proof.verification import WorldMismatch
 
     def say(line: str) -> None:
         print(line, flush=True)

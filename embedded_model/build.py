@@ -15,11 +15,11 @@ from embedded_model.lessons import LessonCounts, LessonTasks, Teacher, is_readab
 from embedded_model.slips import Slip, slips
 from embedded_model.stages import Course, Learner, Part, Say, Stage, digest_of
 from embedded_model.tokenizer import MARKUP, SPECIAL, make_tokenizer
-from turnwise.chat import open_chat
-from turnwise.chat.hermes import write_call
 from turnwise.config import PolicyConfig
-from turnwise.training.model.policy import Policy
+from turnwise.models.chat import open_chat
+from turnwise.models.chat.hermes import write_call
 from turnwise.training.packing.samples import Sample
+from turnwise.training.policy.policy import Policy
 from turnwise.types import Task, Tool
 
 Item = TypeVar("Item")

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.tasks.families.lookups import BAR_KEYS, FIGURES
 from turnwise.training.packing.samples import Sample
+from turnwise.worlds.market.families.lookups import BAR_KEYS, FIGURES
 
 REPEATING, LOOKING_UP, ALIKE = 0.25, 0.6, 0.8
 """As shares of the drills before the last stage: the ends of the first two stages, and the point from which

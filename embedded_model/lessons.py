@@ -8,19 +8,21 @@ from dataclasses import dataclass
 from embedded_model.drills import own_sample
 from embedded_model.phrasings import lesson_families
 from embedded_model.slips import Slip, slipped
-from turnwise.assembly.demonstration_samples import lesson_of
-from turnwise.chat import RenderedChat
 from turnwise.config import ToolsConfig
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load
+from turnwise.models.chat import RenderedChat
 from turnwise.rewards import is_success
-from turnwise.servers.embedded.world import open_world
-from turnwise.servers.services import DEFAULT_FILE
-from turnwise.tasks.families.lookups import BAR_KEYS, FIGURES
-from turnwise.tasks.family import NUMBER, Family, plain, split_of
-from turnwise.tasks.make import make_tasks
+from turnwise.run.demonstrations.lessons import lesson_of
+from turnwise.tasks.proof.answers import NUMBER, plain
+from turnwise.tasks.selection import split_of
 from turnwise.training.packing.samples import Sample
 from turnwise.types import Task, Tool
+from turnwise.worlds.market.families.kit import Family
+from turnwise.worlds.market.families.lookups import BAR_KEYS, FIGURES
+from turnwise.worlds.market.families.making import make_tasks
+from turnwise.worlds.market.services import DEFAULT_FILE
+from turnwise.worlds.market.world import open_world
 
 SERVERS = ("fmp", "polygon", "tavily", "python", "slack")
 TOOLS = (

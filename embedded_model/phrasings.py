@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from turnwise.tasks.families import FAMILIES
-from turnwise.tasks.family import Family
+from turnwise.worlds.market.families import FAMILIES
+from turnwise.worlds.market.families.kit import Family
 
 _VERBS = (
     *("surpass", "outstrip", "outdo", "beat", "top", "pass", "lead", "outrun", "overtake", "trump", "dwarf"),

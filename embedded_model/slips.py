@@ -8,11 +8,13 @@ needs. That is left to reinforcement learning.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from turnwise.tasks.families import FAMILIES
-from turnwise.tasks.families.lookups import BAR_KEYS, FIGURES, PRICES
-from turnwise.tasks.families.searches import search, symbol_in
-from turnwise.tasks.family import Case, Conclusion, Family, Material, PlanStep, Results, looked_up, plain
+from turnwise.tasks.proof.answers import looked_up, plain
+from turnwise.tasks.proof.case import Case, Conclusion, PlanStep, Results
 from turnwise.types import Answer
+from turnwise.worlds.market.families import FAMILIES
+from turnwise.worlds.market.families.kit import Family, Material
+from turnwise.worlds.market.families.lookups import BAR_KEYS, FIGURES, PRICES
+from turnwise.worlds.market.families.searches import search, symbol_in
 
 Draft = Callable[[Material], Case]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnwise.training.model.policy import Policy
 from turnwise.training.packing.samples import Sample
+from turnwise.training.policy.policy import Policy
 from turnwise.training.update import checkpoint
 from turnwise.training.update.imitation import cross_entropy, num_own_tokens
 from turnwise.training.update.optimizer import Optimizer

@@ -23,14 +23,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # torch's threads share the
 
 import torch
 
-from turnwise.assembly.workbench import load_model
-from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config import ModelConfig
 from turnwise.engines.transformers import TransformersEngine
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load
-from turnwise.servers.services import DEFAULT_FILE
+from turnwise.models.chat import RenderedChat, load_tokenizer, open_chat
+from turnwise.setup.bench import load_model
 from turnwise.types import Fault, Finish, Message, Sampling, ToolCall
+from turnwise.worlds.market.services import DEFAULT_FILE
 
 SERVERS = ("fmp", "polygon", "tavily", "python", "slack")  # real processes that speak MCP over stdio
 TOOLS = (  # offered to the model; the tasks need two of them, the others are distractors

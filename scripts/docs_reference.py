@@ -25,14 +25,14 @@ COLUMNS = "100"
 
 SEAMS = (
     ("Data", ("turnwise.types.tools", "turnwise.types.tasks", "turnwise.types.episodes")),
-    ("Interfaces between packages", ("turnwise.protocols",)),
+    ("Interfaces between packages", ("turnwise.types.protocols",)),
     ("Calling MCP servers", ("turnwise.mcp.pool.Pool", "turnwise.mcp.toolbox.LeasedToolbox")),
     ("Scoring episodes", ("turnwise.rewards.Rewards", "turnwise.rewards.RewardTerm")),
     (
         "Collecting groups",
         (
-            "turnwise.assembly.workbench.open_workbench",
-            "turnwise.assembly.workbench.Workbench",
+            "turnwise.setup.bench.open_workbench",
+            "turnwise.setup.bench.Workbench",
             "turnwise.rollout.collector.Collector",
         ),
     ),

@@ -14,7 +14,7 @@ import torch
 
 from tests import warm
 from tests.engines.models import VOCAB, qwen3
-from turnwise.algorithms.losses import Bounds, clip
+from turnwise.training.algorithms.losses import Bounds, clip
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "grpo_loop.py"
 

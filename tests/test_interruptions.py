@@ -12,7 +12,7 @@ from tests.rollout.stage import task
 from tests.run.stage import write_recipe
 from tests.run.test_signals import ROOT, read_until, running
 from tests.shown import shown_task, sound_setup
-from turnwise.evaluate.report import read_report
+from turnwise.rollout.measure.report import read_report
 from turnwise.rollout.store import read_episodes
 from turnwise.tasks.load import save
 
@@ -31,7 +31,7 @@ def test_an_evaluation_that_is_stopped_reports_the_tasks_that_it_has_played(
     out = tmp_path / "eval.json"
     program = f"""
 import sys
-from turnwise.evaluate import playing
+from turnwise.run import playing
 from turnwise.rollout.store import TrajectoryWriter
 write = TrajectoryWriter.write
 def told(self, played):

@@ -10,21 +10,18 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "turnwise"
 
 LAYERS = (
-    {"types", "config", "runtime"},
-    {"protocols", "distributed"},
-    {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
-    {"rollout", "training", "servers", "diagnostics", "environments"},
-    {"planning"},
-    {"assembly"},
-    {"evaluate", "commands", "explore"},
-    {"run", "dashboard", "doctor", "integrations"},
-    {"api"},
+    {"version", "types", "config", "system"},
+    {"models", "mcp", "tasks", "rewards", "records"},
+    {"engines", "training", "worlds", "rollout"},
+    {"setup", "explore"},
+    {"run"},
+    {"api", "dashboard"},
     {"cli", "__main__"},
 )
 """Lowest first: a layer imports only what stands before it, and nothing beside it."""
 
-ROOT_MAY_IMPORT = {"api", "evaluate", "explore", "rollout"}
-"""`import turnwise` offers the names of `api`, lazily, and frees the names of three packages for them."""
+ROOT_MAY_IMPORT = {"api", "version", "explore", "rollout"}
+"""`import turnwise` offers the names of `api`, lazily, and frees the names of two packages for them."""
 
 MAY_IMPORT_BESIDE = {("__main__", "cli")}
 """`python -m turnwise` is the command."""
@@ -33,16 +30,16 @@ OWNERS = {
     "mcp": "mcp",
     "mcp_types": "mcp",
     "vllm": "engines",
-    "wandb": "tracking",
-    "weave": "tracking",
-    "trackio": "tracking",
-    "tensorboard": "tracking",
-    "tensorboardX": "tracking",
-    "ray": "integrations",
-    "skyrl": "integrations",
-    "skyrl_train": "integrations",
+    "wandb": "records",
+    "weave": "records",
+    "trackio": "records",
+    "tensorboard": "records",
+    "tensorboardX": "records",
+    "ray": "run",
+    "skyrl": "run",
+    "skyrl_train": "run",
     "deepspeed": "training",
-    "bitsandbytes": "training",
+    "bitsandbytes": "models",
 }
 """Outside packages that only one package of ours may know of, so that each can be replaced in one place."""
 
@@ -221,13 +218,13 @@ def test_every_file_says_what_it_is_and_swallows_nothing(modules: dict[str, Modu
 SOUND = {
     "__init__.py": "",
     "types.py": "import json",
-    "protocols.py": "from turnwise.types import Tool",
+    "rewards.py": "from turnwise.types import Tool",
     "mcp/__init__.py": "",
     "mcp/pool.py": "import mcp, turnwise\nfrom turnwise.mcp import spec\nfrom turnwise.types import Tool",
-    "mcp/spec.py": "from ..protocols import Toolbox",
-    "servers/fmp.py": "from turnwise.mcp.pool import Pool",
-    "commands/tools.py": "from turnwise.servers.fmp import x",
-    "cli.py": "def f():\n    from turnwise.commands.tools import x",
+    "mcp/spec.py": "from ..types import Toolbox",
+    "worlds/fmp.py": "from turnwise.mcp.pool import Pool",
+    "run/tools.py": "from turnwise.worlds.fmp import x",
+    "cli.py": "def f():\n    from turnwise.run.tools import x",
     "__main__.py": "from turnwise.cli import main",
 }
 
@@ -249,27 +246,27 @@ def test_the_checker_finds_nothing_wrong_with_a_sound_tree(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("file", "body", "word"),
     [
-        ("types.py", "from turnwise.protocols import x", "turnwise.types:2"),
-        ("types.py", "from .protocols import x", "turnwise.types:2"),
+        ("types.py", "from turnwise.rewards import x", "turnwise.types:2"),
+        ("types.py", "from .rewards import x", "turnwise.types:2"),
         ("mcp/spec.py", "from turnwise.tasks import load", "'tasks'"),
-        ("mcp/spec.py", "from ..sandbox import x", "'sandbox'"),
+        ("mcp/spec.py", "from ..records import x", "'records'"),
         ("mcp/spec.py", "from turnwise import cli", "'cli'"),
-        ("mcp/spec.py", "import turnwise.servers.fmp", "'servers'"),
-        ("mcp/spec.py", "def f():\n    from turnwise.servers import fmp", "turnwise.mcp.spec:3"),
+        ("mcp/spec.py", "import turnwise.worlds.fmp", "'worlds'"),
+        ("mcp/spec.py", "def f():\n    from turnwise.worlds import fmp", "turnwise.mcp.spec:3"),
         (
             "mcp/spec.py",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import turnwise.run",
             "'run'",
         ),
         ("mcp/spec.py", "from importlib import import_module\nimport_module('turnwise.run')", "'run'"),
-        ("servers/fmp.py", "import turnwise.training.update.trainer", "'training'"),
-        ("servers/fmp.py", "from turnwise.elsewhere import x", "'elsewhere'"),
-        ("servers/fmp.py", "import mcp_types as wire", "only turnwise.mcp may"),
-        ("servers/fmp.py", "def f():\n    from mcp import Client", "only turnwise.mcp may"),
+        ("worlds/fmp.py", "import turnwise.training.update.trainer", "'training'"),
+        ("worlds/fmp.py", "from turnwise.elsewhere import x", "'elsewhere'"),
+        ("worlds/fmp.py", "import mcp_types as wire", "only turnwise.mcp may"),
+        ("worlds/fmp.py", "def f():\n    from mcp import Client", "only turnwise.mcp may"),
         ("training/x.py", "import vllm", "only turnwise.engines may"),
-        ("engines/x.py", "import wandb", "only turnwise.tracking may"),
-        ("commands/tools.py", "import turnwise.cli", "'cli'"),
-        ("commands/tools.py", "import turnwise.run", "'run'"),
+        ("engines/x.py", "import wandb", "only turnwise.records may"),
+        ("run/tools.py", "import turnwise.cli", "'cli'"),
+        ("run/tools.py", "import turnwise.dashboard", "'dashboard'"),
         ("cli.py", "import turnwise.__main__", "'__main__'"),
         ("__init__.py", "from turnwise.types import Tool", "the package itself"),
         ("newroom/x.py", "", "'newroom' stands in no layer"),

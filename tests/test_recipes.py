@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.chat.tokenizers import qwen3 as tokenizer
-from tests.planning.figures import PAGE
-from tests.planning.shaped import QWEN3_06B, shallow
-from turnwise.commands.tools import ToolListing, list_tools
+from tests.models.chat.tokenizers import qwen3 as tokenizer
+from tests.setup.memory.figures import PAGE
+from tests.setup.memory.shaped import QWEN3_06B, shallow
+from turnwise.cli.tools import ToolListing, list_tools
 from turnwise.config import Recipe, load_recipe
 from turnwise.mcp.spec import load as load_servers
-from turnwise.planning import check_device_limits, check_sft_limits, plan_memory
-from turnwise.run.dry import dry_run
-from turnwise.runtime.included_models import smollm2_file
-from turnwise.servers.services import DEFAULT_FILE
+from turnwise.models.places import smollm2_file
+from turnwise.run.checks.dry import dry_run
+from turnwise.setup.memory import check_device_limits, check_sft_limits, plan_memory
 from turnwise.tasks.load import load
+from turnwise.worlds.market.services import DEFAULT_FILE
 
 RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
 GPU = ("gpu_lora", "gpu_vllm", "gpu_qlora")
@@ -113,7 +113,7 @@ def test_only_the_hardware_differs_between_the_gpu_recipes() -> None:
 
 
 def planned_gigabytes() -> dict[str, str]:
-    """The memory of every recipe, from the table that tests/planning/test_figures.py compares with plans."""
+    """The memory of every recipe, from the table that test_figures.py compares with plans."""
     rows = re.findall(r"\| `(\w+)\.toml` \|.*\| ([\d.]+) GB on", PAGE.read_text())
     return dict(reversed(rows))  # the first row of a recipe is of its own model
 

@@ -11,16 +11,16 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests import warm
-from tests.chat.tokenizers import smollm2
 from tests.engines.models import running, some_ids, worst_gap
+from tests.models.chat.tokenizers import smollm2
 from tests.rollout.talk import check_exact_from_engine_to_trainer
 from tests.rollout.test_exactness import check_exact, collected
-from turnwise.assembly.workbench import load_model
-from turnwise.chat import open_chat
 from turnwise.config.episodes import ModelConfig
 from turnwise.mcp.pool import Pool
-from turnwise.rollout.episode import EpisodeLimits
-from turnwise.runtime.included_models import SMOLLM2, smollm2_file, smollm2_folder
+from turnwise.models.chat import open_chat
+from turnwise.models.places import SMOLLM2, smollm2_file, smollm2_folder
+from turnwise.rollout.players.policy import EpisodeLimits
+from turnwise.setup.bench import load_model
 from turnwise.types import Sampling, Trajectory
 
 CLOSE = 1e-4

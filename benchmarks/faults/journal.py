@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from turnwise.protocols import Environment, Toolbox
 from turnwise.rollout.collector import Lease
 from turnwise.types import ServerLoss, Task, Tool, ToolCall, ToolResult
+from turnwise.types.protocols import Environment, Toolbox
 
 
 class Journal:

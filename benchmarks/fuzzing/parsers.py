@@ -18,36 +18,39 @@ from tokenizers import AddedToken
 
 from fuzzing import sound
 from fuzzing.inputs import NUMBERS, Inputs, encoded
-from turnwise.chat import hermes, library, load_tokenizer
-from turnwise.chat.guard import TextGuard
-from turnwise.chat.reading import HermesReader, LibraryReader
 from turnwise.config import load_recipe
-from turnwise.dashboard import series
-from turnwise.dashboard.conversation import conversation, side_by_side, tokens
-from turnwise.dashboard.episode_list import page
-from turnwise.dashboard.index import Index
-from turnwise.dashboard.listing import Filter
-from turnwise.dashboard.token_texts import Pieces
-from turnwise.dashboard.traffic import traffic
-from turnwise.engines import replies, wire
+from turnwise.dashboard.index.index import Index
+from turnwise.dashboard.views import series
+from turnwise.dashboard.views.conversation import conversation, side_by_side, tokens
+from turnwise.dashboard.views.episode_list import page
+from turnwise.dashboard.views.listing import Filter
+from turnwise.dashboard.views.token_texts import Pieces
+from turnwise.dashboard.views.traffic import traffic
+from turnwise.engines import wire
 from turnwise.engines.remote import read_lines
 from turnwise.engines.server import Server
 from turnwise.engines.transformers import TransformersEngine
-from turnwise.mcp import launch, remote, results, spec
-from turnwise.mcp.arguments import ArgumentChecker, BadArguments
-from turnwise.mcp.cassette import Cassette, Mode
-from turnwise.mcp.schemas import Schema
-from turnwise.protocols import Adapter, EngineDown
+from turnwise.mcp import remote, spec
+from turnwise.mcp.calls import results
+from turnwise.mcp.calls.arguments import ArgumentChecker, BadArguments
+from turnwise.mcp.calls.cassette import Cassette, Mode
+from turnwise.mcp.calls.schemas import Schema
+from turnwise.mcp.processes import launch
+from turnwise.models.chat import hermes, library, load_tokenizer
+from turnwise.models.chat.guard import TextGuard
+from turnwise.models.chat.reading import HermesReader, LibraryReader
+from turnwise.records.run_facts import ShownRecipe
 from turnwise.rewards.answer import matches
 from turnwise.rewards.judge import read_verdict
 from turnwise.rollout import store
-from turnwise.runtime.admission import Admission
-from turnwise.runtime.line_splitter import LineSplitter
-from turnwise.runtime.redaction import Redaction
-from turnwise.runtime.retry_after import retry_after_seconds
+from turnwise.rollout.players import replies
+from turnwise.system.net.admission import Admission
+from turnwise.system.net.line_splitter import LineSplitter
+from turnwise.system.net.retry_after import retry_after_seconds
+from turnwise.system.redaction import Redaction
 from turnwise.tasks import load
-from turnwise.tracking.run_facts import ShownRecipe
 from turnwise.types import Answer, Matcher
+from turnwise.types.protocols import Adapter, EngineDown
 
 
 @dataclass(frozen=True, slots=True)

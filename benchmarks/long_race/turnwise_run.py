@@ -13,15 +13,15 @@ from typing import Any
 from episodes import LORA_ALPHA, LORA_RANK, LongTerms, Script, Steps, read_terms, tell
 from rich.console import Console
 
-from turnwise.chat import load_tokenizer
 from turnwise.config import Recipe, load_recipe
-from turnwise.diagnostics.health import Alarm
+from turnwise.models.chat import load_tokenizer
+from turnwise.records.folder import RunFolder
+from turnwise.run.health.health import Alarm
 from turnwise.run.loop import train
-from turnwise.run.screen import Figures, Quiet
-from turnwise.run.stopping import Stopping
+from turnwise.run.screen.screen import Figures, Quiet
 from turnwise.run.training_run import open_run
+from turnwise.system.stopping import Stopping
 from turnwise.tasks.load import save
-from turnwise.tracking.folder import RunFolder
 from turnwise.types import Completion, Finish, Message, Sampling, Task, Truth
 
 

@@ -120,10 +120,10 @@ def _heads(numbers: Tensor, head_dim: int, turned: Tensor) -> Tensor:
 
 
 def main(folder: Path, sizes: dict[str, Any]) -> None:
-    from turnwise.assembly.workbench import load_model
-    from turnwise.chat import load_tokenizer
     from turnwise.config import ModelConfig
     from turnwise.engines.weight_transfer import write_model
+    from turnwise.models.chat import load_tokenizer
+    from turnwise.setup.bench import load_model
 
     tokenizer = load_tokenizer("embedded")
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}

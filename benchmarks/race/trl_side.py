@@ -23,14 +23,14 @@ from terms import Laps, Terms, peak_mib, read_terms, tell
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from turnwise.assembly.workbench import offered_tools
-from turnwise.chat import open_chat
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load as load_servers
 from turnwise.mcp.toolbox import LeasedToolbox
+from turnwise.models.chat import open_chat
 from turnwise.rewards import Rewards
 from turnwise.rollout.conversation import Conversation
-from turnwise.rollout.episode import EpisodeLimits, finish_episode
+from turnwise.rollout.players.policy import EpisodeLimits, finish_episode
+from turnwise.setup.bench import offered_tools
 from turnwise.tasks.curriculum import CurriculumState, Schedule, draw
 from turnwise.tasks.load import load as load_tasks
 from turnwise.types import Completion, Finish, Parsed, Stop, Task, Tool, ToolCall, ToolResult, Turn

@@ -15,13 +15,13 @@ from rich.console import Console
 from terms import Laps, Terms, peak_mib, read_terms, tell
 
 from turnwise.config import Recipe, load_recipe
-from turnwise.diagnostics.health import Alarm
+from turnwise.records.folder import RunFolder
 from turnwise.rollout.collector import Progress
+from turnwise.run.health.health import Alarm
 from turnwise.run.loop import train
-from turnwise.run.screen import Figures, Quiet
-from turnwise.run.stopping import Stopping
+from turnwise.run.screen.screen import Figures, Quiet
 from turnwise.run.training_run import open_run
-from turnwise.tracking.folder import RunFolder
+from turnwise.system.stopping import Stopping
 
 
 class Telling(Quiet):

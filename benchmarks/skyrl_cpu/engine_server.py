@@ -23,8 +23,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from vllm.distributed.weight_transfer.nccl_engine import broadcast, join
 
-from turnwise.assembly.workbench import transformers_engine
 from turnwise.config import Recipe, load_recipe
+from turnwise.setup.bench import transformers_engine
 from turnwise.types import Completion, Sampling
 
 IGNORED = ("/pause", "/resume", "/finish_session", "/reset_prefix_cache", "/start_weight_update")

@@ -23,7 +23,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from benchmarks.skyrl_cpu.cluster import HERE, ROOT, STAND_INS, TURNWISE, cluster, environment, free_port
-from turnwise.runtime.included_models import EMBEDDED_FOLDER
+from turnwise.models.places import EMBEDDED_FOLDER
 from turnwise.tasks.load import load, save
 
 _FIGURE = re.compile(r"'([\w/@-]+)': '?(-?[\d.]+(?:e-?\d+)?)'?")

@@ -22,10 +22,10 @@ import psutil
 import ray
 from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
 
-from turnwise.chat import load_tokenizer, open_chat
 from turnwise.config import Recipe, load_recipe
-from turnwise.integrations.skyrl.player import Order
-from turnwise.integrations.skyrl.workers import Workers
+from turnwise.models.chat import load_tokenizer, open_chat
+from turnwise.run.skyrl.player import Order
+from turnwise.run.skyrl.workers import Workers
 from turnwise.tasks.load import load
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ from string import Template
 
 from benchmarks.skyrl_cpu.cluster import ROOT, STAND_INS, TURNWISE, cluster, environment, free_port
 from benchmarks.skyrl_cpu.learning import skyrl_figures, success, train, untie, write_tasks
-from turnwise.runtime.included_models import EMBEDDED_FOLDER
+from turnwise.models.places import EMBEDDED_FOLDER
 from turnwise.tasks.load import load, save
 
 HERE = Path(__file__).parent

@@ -11,19 +11,18 @@ the same names for type checkers and editors.
 
 from typing import Any
 
-# Three packages have the name of a function. Python makes a package an attribute when it is loaded, and never
+# Two packages have the name of a function. Python makes a package an attribute when it is loaded, and never
 # again: loaded and deleted here, they leave the names to the functions.
-from turnwise import evaluate, explore, rollout
+from turnwise import explore, rollout
+from turnwise.version import __version__ as __version__
 
-del evaluate, explore, rollout
-
-__version__ = "0.1.0"
+del explore, rollout
 
 _MODULES = {
-    "evaluation": ("Evaluation",),
-    "exploring": ("explore",),
-    "playing": ("evaluate", "play", "print_episode", "rollout"),
-    "reward_terms": (
+    "api.evaluation": ("Evaluation",),
+    "api.exploring": ("explore",),
+    "api.playing": ("evaluate", "play", "print_episode", "rollout"),
+    "rewards.terms": (
         "answer",
         "efficiency",
         "error_rate",
@@ -37,9 +36,9 @@ _MODULES = {
         "weighted",
         "writes",
     ),
-    "run": ("Run", "load_run"),
-    "training": ("sft", "train"),
-    "vocabulary": (
+    "api.run": ("Run", "load_run"),
+    "api.training": ("sft", "train"),
+    "api.vocabulary": (
         "Answer",
         "CallFailed",
         "EnvironmentDown",
@@ -60,7 +59,7 @@ _MODULES = {
         "UserRule",
     ),
 }
-"""The module of `turnwise.api` that has each name."""
+"""The names that each module offers here."""
 
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -6,18 +6,6 @@ from turnwise.api.playing import evaluate as evaluate
 from turnwise.api.playing import play as play
 from turnwise.api.playing import print_episode as print_episode
 from turnwise.api.playing import rollout as rollout
-from turnwise.api.reward_terms import answer as answer
-from turnwise.api.reward_terms import efficiency as efficiency
-from turnwise.api.reward_terms import error_rate as error_rate
-from turnwise.api.reward_terms import forbidden_tools as forbidden_tools
-from turnwise.api.reward_terms import format as format
-from turnwise.api.reward_terms import judge as judge
-from turnwise.api.reward_terms import milestones as milestones
-from turnwise.api.reward_terms import outcome as outcome
-from turnwise.api.reward_terms import probes as probes
-from turnwise.api.reward_terms import required_tools as required_tools
-from turnwise.api.reward_terms import weighted as weighted
-from turnwise.api.reward_terms import writes as writes
 from turnwise.api.run import Run as Run
 from turnwise.api.run import load_run as load_run
 from turnwise.api.training import sft as sft
@@ -40,5 +28,17 @@ from turnwise.api.vocabulary import Trajectory as Trajectory
 from turnwise.api.vocabulary import Truth as Truth
 from turnwise.api.vocabulary import Unavailable as Unavailable
 from turnwise.api.vocabulary import UserRule as UserRule
+from turnwise.rewards.terms import answer as answer
+from turnwise.rewards.terms import efficiency as efficiency
+from turnwise.rewards.terms import error_rate as error_rate
+from turnwise.rewards.terms import forbidden_tools as forbidden_tools
+from turnwise.rewards.terms import format as format
+from turnwise.rewards.terms import judge as judge
+from turnwise.rewards.terms import milestones as milestones
+from turnwise.rewards.terms import outcome as outcome
+from turnwise.rewards.terms import probes as probes
+from turnwise.rewards.terms import required_tools as required_tools
+from turnwise.rewards.terms import weighted as weighted
+from turnwise.rewards.terms import writes as writes
 
 __version__: str

@@ -14,8 +14,8 @@ import turnwise as tw
 from tests.api.stage import PRICES, SMALL, fmp_get_quote, tasks
 from tests.run.stage import write_recipe
 from tests.test_cli import turnwise
-from turnwise.tracking.ending import How
-from turnwise.tracking.json_lines import plain
+from turnwise.records.ending import How
+from turnwise.system.files.json_lines import plain
 
 ROOT = Path(__file__).parents[2]
 MEASURED = ("time/", "memory/", "gpu/", "rollout/tokens_per_second", "tools/seconds")

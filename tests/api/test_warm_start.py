@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 
 import turnwise as tw
 from tests.api.stage import PRICES, SMALL, fmp_get_quote, tasks
-from turnwise.runtime.included_models import EMBEDDED_FOLDER
+from turnwise.models.places import EMBEDDED_FOLDER
 from turnwise.training.update.sft import SftStep
 
 SETTINGS: dict[str, Any] = {**SMALL, "run.num_steps": 1, "sft.num_epochs": 1, "sft.samples_per_step": 2}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from turnwise.assembly.workbench import load_model
 from turnwise.config import ModelConfig
+from turnwise.setup.bench import load_model
 
 RACE = Path(__file__).parents[2] / "benchmarks" / "race"
 

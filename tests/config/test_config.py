@@ -8,11 +8,11 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from turnwise.algorithms.advantages import ADVANTAGES
-from turnwise.algorithms.aggregate import AGGREGATIONS
-from turnwise.algorithms.correction import CORRECTIONS
-from turnwise.algorithms.losses import LOSSES
 from turnwise.config import PRESETS, AlgorithmConfig, Recipe, load_recipe, override_recipe
+from turnwise.training.algorithms.advantages import ADVANTAGES
+from turnwise.training.algorithms.aggregate import AGGREGATIONS
+from turnwise.training.algorithms.correction import CORRECTIONS
+from turnwise.training.algorithms.losses import LOSSES
 
 PATHS = {"tasks.train", "tasks.validation", "tasks.test", "tools.mcp", "tools.cassette", "run.folder"}
 

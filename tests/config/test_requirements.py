@@ -8,9 +8,9 @@ import pytest
 from tests.run.stage import recipe as small_recipe
 from turnwise.config import Recipe, load_recipe, override_recipe
 from turnwise.config.requirements import is_installed, requirements
-from turnwise.doctor import FindingLevel
-from turnwise.doctor.machine import check_requirements, without_quantisation
-from turnwise.run.dry import dry_run
+from turnwise.run.checks import FindingLevel
+from turnwise.run.checks.dry import dry_run
+from turnwise.run.checks.machine import check_requirements, without_quantisation
 
 SETTINGS = {
     "vllm": ["engine.kind=vllm"],

@@ -15,7 +15,7 @@ from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import Session
 from turnwise.mcp.spec import ServerSpec
 from turnwise.mcp.toolbox import LeasedToolbox
-from turnwise.runtime.busy_clock import BusyClock
+from turnwise.system.busy_clock import BusyClock
 from turnwise.types import Cause, ToolCall
 
 

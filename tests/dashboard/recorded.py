@@ -10,17 +10,17 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from turnwise.chat import hermes
 from turnwise.config import Recipe
-from turnwise.diagnostics.health import find_alarms
-from turnwise.evaluate.report import EvaluationReport, write_report
-from turnwise.evaluate.summary import record
+from turnwise.models.chat import hermes
+from turnwise.models.places import EMBEDDED_FOLDER
+from turnwise.records.folder import RunFolder
 from turnwise.rewards import succeeded
+from turnwise.rollout.measure.report import EvaluationReport, write_report
+from turnwise.rollout.measure.summary import record
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
-from turnwise.runtime.atomic_write import write_json
-from turnwise.runtime.included_models import EMBEDDED_FOLDER
+from turnwise.run.health.health import find_alarms
+from turnwise.system.files.atomic_write import write_json
 from turnwise.tasks.load import save
-from turnwise.tracking.folder import RunFolder
 from turnwise.training.update.tokens import TokenFigures, write_tokens
 from turnwise.types import (
     Answer,

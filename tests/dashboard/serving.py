@@ -17,7 +17,7 @@ from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.runs import Runs
 from turnwise.dashboard.server import application
 from turnwise.dashboard.watch import Watch
-from turnwise.runtime.http_serving import server_config
+from turnwise.system.net.http_serving import server_config
 
 VIEWS = {
     "overview": ".chart canvas",

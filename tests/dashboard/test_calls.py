@@ -3,17 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tests.dashboard.recorded import (
-    bad,
-    episode,
-    good,
-    hostile,
-    new_run,
-    play_step,
-    result,
-    task,
-    turn,
-)
+from tests.dashboard.recorded import bad, episode, good, hostile, new_run, play_step, result, task, turn
 from tests.dashboard.serving import Serve, Served, look, texts
 from turnwise.dashboard.command import open_runs, write_export
 from turnwise.rollout.store import StoredEpisode

@@ -31,8 +31,8 @@ from tests.dashboard.recorded import (
 )
 from turnwise.cli import app
 from turnwise.dashboard.server import PATHS
-from turnwise.runtime.atomic_write import write_json
-from turnwise.tracking.ending import Ending, How
+from turnwise.records.ending import Ending, How
+from turnwise.system.files.atomic_write import write_json
 
 OBJECTS = ("recipe.json", "summary.json", "ended.json", "lock", "tokenizer.json", "evaluations/before.json")
 LINES = (

@@ -8,8 +8,8 @@ import pytest
 
 from tests.dashboard.recorded import figures, learned
 from tests.dashboard.serving import Served, look, texts, wait_for_steps
-from turnwise.dashboard.index import Index
-from turnwise.dashboard.series import series
+from turnwise.dashboard.index.index import Index
+from turnwise.dashboard.views.series import series
 
 PLACE = """([id, x, y]) => {
   const { plot } = document.getElementById(id), { clientWidth, clientHeight } = plot.over;

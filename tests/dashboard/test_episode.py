@@ -18,9 +18,9 @@ from tests.dashboard.recorded import (
     turn,
 )
 from tests.dashboard.serving import Serve, look, texts
-from turnwise.chat import hermes
-from turnwise.dashboard.malformed import place_of
-from turnwise.mcp.arguments import ArgumentChecker, BadArguments
+from turnwise.dashboard.views.malformed import place_of
+from turnwise.mcp.calls.arguments import ArgumentChecker, BadArguments
+from turnwise.models.chat import hermes
 from turnwise.rollout.store import StoredEpisode
 from turnwise.types import Cause, Reward, Turn
 

@@ -7,9 +7,9 @@ from tests.dashboard.recorded import HOSTILE, figures, learned, log_step, new_ru
 from tests.dashboard.serving import Serve, Served, look, texts
 from turnwise.config import Recipe
 from turnwise.dashboard.command import open_runs, write_export
-from turnwise.diagnostics.health import Alarm, AlarmLevel, find_alarms
-from turnwise.tracking.ending import Ending, How
-from turnwise.tracking.folder import RunFolder
+from turnwise.records.ending import Ending, How
+from turnwise.records.folder import RunFolder
+from turnwise.run.health.health import Alarm, AlarmLevel, find_alarms
 
 HEALTH = "main[data-view='health'] #verdict"
 

@@ -21,10 +21,10 @@ from tests.dashboard.recorded import (
 )
 from tests.dashboard.serving import EXPORTED_VIEWS, VIEWS, serving
 from turnwise.dashboard.command import open_runs, write_export
-from turnwise.diagnostics.health import Alarm, AlarmLevel
+from turnwise.records.ending import Ending, How
 from turnwise.rollout.store import StoredEpisode
+from turnwise.run.health.health import Alarm, AlarmLevel
 from turnwise.tasks.load import save
-from turnwise.tracking.ending import Ending, How
 from turnwise.types import (
     Answer,
     Cause,

@@ -27,18 +27,18 @@ from tests.dashboard.recorded import (
     turn,
 )
 from turnwise.config import Recipe
-from turnwise.dashboard.conversation import tokens
-from turnwise.dashboard.episode_list import page
-from turnwise.dashboard.index import Index
-from turnwise.dashboard.listing import Filter, choices, of_task
+from turnwise.dashboard.index.index import Index
 from turnwise.dashboard.runs import ListedRun
-from turnwise.dashboard.series import alarms, histogram, last_step, latest, names, series
-from turnwise.dashboard.token_texts import Pieces
-from turnwise.dashboard.traffic import traffic
+from turnwise.dashboard.views.conversation import tokens
+from turnwise.dashboard.views.episode_list import page
+from turnwise.dashboard.views.listing import Filter, choices, of_task
+from turnwise.dashboard.views.series import alarms, histogram, last_step, latest, names, series
+from turnwise.dashboard.views.token_texts import Pieces
+from turnwise.dashboard.views.traffic import traffic
+from turnwise.records.folder import RunFolder
+from turnwise.records.run_facts import ShownRecipe
 from turnwise.rollout.store import StoredEpisode
-from turnwise.runtime import regular_files
-from turnwise.tracking.folder import RunFolder
-from turnwise.tracking.run_facts import ShownRecipe
+from turnwise.system.files import regular_files
 from turnwise.types import Cause, Reward, StateProbe, Tool, Truth
 
 
@@ -110,7 +110,7 @@ def test_a_growing_file_is_read_from_its_last_position(
         read.append((path.name, offset))
         return before(path, offset)
 
-    monkeypatch.setattr("turnwise.dashboard.index.lines_from", watched)
+    monkeypatch.setattr("turnwise.dashboard.index.index.lines_from", watched)
     assert not index.refresh()
     assert read == []
     sizes = {path.name: path.stat().st_size for path in (folder.metrics, folder.trajectories(0))}

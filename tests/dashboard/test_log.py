@@ -10,8 +10,8 @@ import pytest
 from tests.dashboard.recorded import log_step, new_run
 from tests.dashboard.serving import Serve, look, texts
 from turnwise.dashboard.command import open_runs, write_export
-from turnwise.dashboard.log_files import MAX_LINES, MAX_SCANNED_BYTES, LogFilter, log_files, log_page
-from turnwise.tracking.ending import Ending, How
+from turnwise.dashboard.views.log_files import MAX_LINES, MAX_SCANNED_BYTES, LogFilter, log_files, log_page
+from turnwise.records.ending import Ending, How
 
 LOGGER = logging.getLogger("turnwise.test")
 

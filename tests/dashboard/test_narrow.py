@@ -7,7 +7,7 @@ from tests.dashboard.recorded import write_run
 from tests.dashboard.serving import VIEWS, Serve, look
 from tests.explore import explored
 from turnwise.explore.report_json import as_json
-from turnwise.runtime.atomic_write import write_json
+from turnwise.system.files.atomic_write import write_json
 
 TOO_WIDE = """() => [...document.querySelectorAll("body *")].filter((one) => {
   const box = one.getBoundingClientRect(), style = getComputedStyle(one);

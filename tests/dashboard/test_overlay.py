@@ -11,8 +11,8 @@ from tests.dashboard.recorded import figures, learned, log_step, new_run
 from tests.dashboard.serving import Serve, Served, look, readout, texts
 from tests.dashboard.test_runs import change_recipe
 from turnwise.dashboard.command import open_runs, write_export
-from turnwise.dashboard.index import Index
-from turnwise.dashboard.series import places, series, span
+from turnwise.dashboard.index.index import Index
+from turnwise.dashboard.views.series import places, series, span
 
 TOKENS = [321.5 * (2 + step) for step in range(4)]
 """Tokens a second times seconds, of every step."""

@@ -12,8 +12,8 @@ from tests.dashboard.recorded import HOSTILE, episode, figures, log_step, new_ru
 from tests.dashboard.serving import EXPORTED_VIEWS, VIEWS, Serve, Served, look, readout, texts
 from turnwise.dashboard.command import open_runs, write_export
 from turnwise.dashboard.page_script import MODULES, PAGE
+from turnwise.records.ending import Ending, How
 from turnwise.rollout.store import StoredEpisode
-from turnwise.tracking.ending import Ending, How
 from turnwise.types import Answer, FollowUp, Reward, StateProbe, Stop, Truth
 
 

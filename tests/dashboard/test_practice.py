@@ -10,7 +10,7 @@ import pytest
 from tests.dashboard.recorded import bad, evaluate, good, held_out, log_step, new_run
 from tests.dashboard.serving import Serve, Served, readout, texts
 from tests.dashboard.test_runs import change_recipe
-from turnwise.tracking.ending import Ending, How
+from turnwise.records.ending import Ending, How
 
 
 class Hand:

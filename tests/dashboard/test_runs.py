@@ -21,11 +21,11 @@ from tests.dashboard.recorded import (
     summary,
 )
 from tests.dashboard.serving import Serve, Served, serving, texts
-from turnwise.dashboard.run_cost import CostCounter
-from turnwise.dashboard.run_row import RunRow, differing
 from turnwise.dashboard.runs import Runs
-from turnwise.runtime.atomic_write import write_json
-from turnwise.tracking.ending import Ending, How
+from turnwise.dashboard.views.run_cost import CostCounter
+from turnwise.dashboard.views.run_row import RunRow, differing
+from turnwise.records.ending import Ending, How
+from turnwise.system.files.atomic_write import write_json
 
 
 def write_short(root: Path, name: str, num_steps: int, success: Sequence[bool], **recipe: Any) -> Path:

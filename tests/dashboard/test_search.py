@@ -21,15 +21,15 @@ from tests.dashboard.recorded import (
     turn,
 )
 from tests.dashboard.serving import Serve, look, texts, wait_for_texts
-from turnwise.dashboard import search_index, tables
 from turnwise.dashboard.command import open_runs, write_export
-from turnwise.dashboard.episode_list import page as page_of
-from turnwise.dashboard.index import Index
-from turnwise.dashboard.listing import Filter
-from turnwise.dashboard.token_texts import Pieces
+from turnwise.dashboard.index import search_index, tables
+from turnwise.dashboard.index.index import Index
+from turnwise.dashboard.views.episode_list import page as page_of
+from turnwise.dashboard.views.listing import Filter
+from turnwise.dashboard.views.token_texts import Pieces
+from turnwise.models.places import EMBEDDED_FOLDER
+from turnwise.records.folder import RunFolder
 from turnwise.rollout.store import StoredEpisode
-from turnwise.runtime.included_models import EMBEDDED_FOLDER
-from turnwise.tracking.folder import RunFolder
 from turnwise.types import Cause, Reward
 
 PIECES = Pieces(EMBEDDED_FOLDER, "embedded")

@@ -28,9 +28,9 @@ from turnwise.dashboard.command import address
 from turnwise.dashboard.page_script import MODULES, PAGE, bundle
 from turnwise.dashboard.runs import Runs
 from turnwise.dashboard.server import PATHS
-from turnwise.runtime.atomic_write import write_json
-from turnwise.runtime.terminal import printable
-from turnwise.tracking.ending import Ending, How
+from turnwise.records.ending import Ending, How
+from turnwise.system.files.atomic_write import write_json
+from turnwise.system.terminal import printable
 
 
 def test_every_answer_agrees_with_the_files(served: Served) -> None:

@@ -11,11 +11,11 @@ import pytest
 from tests.dashboard.recorded import good, new_run, play_step, task, write_tasks
 from tests.dashboard.serving import Serve, look, serving, texts
 from tests.explore import explored
-from turnwise.dashboard.task_files import MAX_TASK_FILE_BYTES
-from turnwise.dashboard.task_list import MAX_CALLS
+from turnwise.dashboard.views.task_files import MAX_TASK_FILE_BYTES
+from turnwise.dashboard.views.task_list import MAX_CALLS
 from turnwise.explore.html_report import html_report
 from turnwise.explore.report_json import as_json
-from turnwise.runtime.atomic_write import write_json
+from turnwise.system.files.atomic_write import write_json
 from turnwise.tasks.load import save
 from turnwise.types import DemoTurn, Difficulty, ToolCall
 

@@ -17,14 +17,14 @@ from embedded_model.drills import make_drills, make_questions
 from embedded_model.lessons import LessonTasks, Teacher
 from embedded_model.phrasings import WORDINGS, lesson_families
 from embedded_model.stages import Stage
-from turnwise.chat import load_tokenizer, open_chat
 from turnwise.config import load_recipe
-from turnwise.evaluate.playing import evaluate_recipe
-from turnwise.runtime.included_models import EMBEDDED, EMBEDDED_FOLDER
-from turnwise.servers.embedded.world import open_world
-from turnwise.tasks.families import FAMILIES
-from turnwise.tasks.family import split_of
+from turnwise.models.chat import load_tokenizer, open_chat
+from turnwise.models.places import EMBEDDED, EMBEDDED_FOLDER
+from turnwise.run.playing import evaluate_recipe
 from turnwise.tasks.load import load
+from turnwise.tasks.selection import split_of
+from turnwise.worlds.market.families import FAMILIES
+from turnwise.worlds.market.world import open_world
 
 TEST_TASKS = Path(__file__).parents[2] / "recipes" / "cpu" / "test.jsonl"
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embedded_model.tokenizer import make_tokenizer
-from turnwise.chat import load_tokenizer, open_chat
-from turnwise.chat.bridge import Bridge
-from turnwise.runtime.included_models import EMBEDDED
+from turnwise.models.chat import load_tokenizer, open_chat
+from turnwise.models.chat.bridge import Bridge
+from turnwise.models.places import EMBEDDED
 from turnwise.types import Message, Tool, ToolCall
 
 QUOTE = '{"symbol":"KALDJ","name":"Kaldovane Robotics","price":21.1,"dayLow":-20.67,"volume":1792506}'

@@ -18,7 +18,7 @@ from tests import warm
 from tests.engines.models import qwen3
 from turnwise.engines.remote import TOKEN_VARIABLE, RemoteEngine
 from turnwise.engines.weight_transfer import write_model
-from turnwise.protocols import Adapter
+from turnwise.types.protocols import Adapter
 
 ROOT = Path(__file__).parents[2]
 

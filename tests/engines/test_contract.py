@@ -9,9 +9,9 @@ import pytest
 from tests.engines.models import qwen3
 from tests.engines.served import Serving, model_recipe
 from turnwise.engines import ENGINES, engine_class
-from turnwise.engines.openai import NOT_FOR_TRAINING, OpenAIEndpoint
-from turnwise.protocols import Ask, BatchEngine, Engine, EngineDown
+from turnwise.rollout.players.openai import NOT_FOR_TRAINING, OpenAIEndpoint
 from turnwise.types import Finish, Sampling
+from turnwise.types.protocols import Ask, BatchEngine, Engine, EngineDown
 
 PROMPT = [3, 1, 4, 1, 5]
 

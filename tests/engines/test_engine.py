@@ -11,8 +11,8 @@ import torch
 
 from tests.engines.models import VOCAB, plain_logprobs, qwen3, running, some_ids, worst_gap
 from turnwise.engines.transformers import TransformersEngine
-from turnwise.protocols import EngineDown
 from turnwise.types import Completion, Finish, Sampling
+from turnwise.types.protocols import EngineDown
 
 
 async def test_the_same_request_gives_the_same_tokens_alone_and_among_others() -> None:

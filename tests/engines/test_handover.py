@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 from tests import warm
 from tests.engines.models import llama, qwen3
 from turnwise.engines.weight_transfer import lay_out, read_block, write_adapter, write_model
-from turnwise.protocols import Adapter
+from turnwise.types.protocols import Adapter
 
 READER = """
 import json, sys

@@ -10,9 +10,9 @@ import torch
 from tests.engines.models import llama, qwen3, refused, running, some_ids, worst_gap
 from turnwise.config.training import PolicyConfig
 from turnwise.engines.transformers import TransformersEngine
-from turnwise.protocols import Adapter
-from turnwise.training.model.policy import Policy
+from turnwise.training.policy.policy import Policy
 from turnwise.types import Sampling
+from turnwise.types.protocols import Adapter
 
 CLOSE = 1e-4
 

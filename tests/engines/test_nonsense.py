@@ -15,8 +15,8 @@ from tests.engines.served import Serving, adapter, asking, model_recipe, serving
 from turnwise.engines.adapter_checks import check_adapter
 from turnwise.engines.continuous.adapter_layers import AdapterLayers
 from turnwise.engines.wire import content_digest, digest_of, pack
-from turnwise.protocols import Adapter
 from turnwise.types import Sampling
+from turnwise.types.protocols import Adapter
 
 PROMPT = some_ids(random.Random(7), 20)
 MODULE = "model.layers.0.self_attn.o_proj"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.servers.provider import Answer, LoopbackProvider
-from turnwise.engines.openai import ChatMessage, OpenAIEndpoint
-from turnwise.engines.replies import EndpointReply
-from turnwise.protocols import EngineDown
+from tests.worlds.market.provider import Answer, LoopbackProvider
+from turnwise.rollout.players.openai import ChatMessage, OpenAIEndpoint
+from turnwise.rollout.players.replies import EndpointReply
 from turnwise.types import Finish, FormatErrorKind, Tool, ToolCall
+from turnwise.types.protocols import EngineDown
 
 KEY = "sk-very-secret-0123456789"
 PRICE = Tool(

@@ -15,12 +15,12 @@ import torch
 
 from tests.engines.models import VOCAB, qwen3, refused, running, some_ids, worst_gap
 from tests.engines.served import Serving, adapter, asking, model_recipe, serving
-from turnwise.assembly.workbench import open_engine
 from turnwise.config import Recipe
 from turnwise.engines.remote import TOKEN_VARIABLE, RemoteEngine
 from turnwise.engines.wire import content_digest, digest_of, pack, read_asks, unpack, write_asks
-from turnwise.protocols import Adapter, Ask, EngineDown
+from turnwise.setup.bench import open_engine
 from turnwise.types import Sampling
+from turnwise.types.protocols import Adapter, Ask, EngineDown
 
 TOKEN = "a-token-that-nobody-guesses"
 PROMPT = some_ids(random.Random(7), 60)

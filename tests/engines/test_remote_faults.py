@@ -19,11 +19,11 @@ from tests.rollout.test_exactness import EagerChat, plain_logprobs, tiny_model
 from turnwise.engines.server import Streamed
 from turnwise.engines.wire import AnswerLine
 from turnwise.mcp.pool import Pool
-from turnwise.protocols import EngineDown
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionPlan, Collector
-from turnwise.rollout.episode import EpisodeLimits, player
+from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.types import Completion, Finish, Sampling, Stop
+from turnwise.types.protocols import EngineDown
 
 PROMPT = some_ids(random.Random(7), 60)
 

@@ -14,8 +14,8 @@ from tests.engines.models import refused
 from tests.engines.served import asking, model_recipe, serving, started_again
 from tests.engines.vllm_scenarios import ADAPTERS, PROMPT, TOLERANCE, WHOLE, children, gap, model, policy_of
 from tests.third_party.installed import require
-from turnwise.protocols import EngineDown
 from turnwise.types import Sampling
+from turnwise.types.protocols import EngineDown
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = ROOT / ".tools" / "vllm"

@@ -24,9 +24,9 @@ import torch
 from tests.engines.models import qwen3, refused, some_ids, worst_gap
 from turnwise.config.training import PolicyConfig
 from turnwise.engines.vllm import VllmEngine, VllmSettings
-from turnwise.protocols import Adapter, EngineDown
-from turnwise.training.model.policy import Policy
+from turnwise.training.policy.policy import Policy
 from turnwise.types import Completion, Finish, Sampling
+from turnwise.types.protocols import Adapter, EngineDown
 
 IS_HALF = "--bfloat16" in sys.argv
 DTYPE = torch.bfloat16 if IS_HALF else torch.float32

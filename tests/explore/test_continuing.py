@@ -18,13 +18,13 @@ from turnwise.explore.command import CASSETTE, ExploreCommand
 from turnwise.explore.continuation import FILE, read_earlier
 from turnwise.explore.exploration import Exploration
 from turnwise.explore.options import ExploreOptions
-from turnwise.mcp.cassette import Cassette, Mode
+from turnwise.mcp.calls.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load as load_specs
 from turnwise.rewards.outcome import is_success
-from turnwise.tasks.family import SPLITS
 from turnwise.tasks.load import load
-from turnwise.tasks.verdict import episode_of
+from turnwise.tasks.proof.verdict import episode_of
+from turnwise.tasks.selection import SPLITS
 from turnwise.types import DemoTurn, Task, ToolCall
 
 NUM_TASKS = 10

@@ -9,7 +9,7 @@ import pytest
 from turnwise.explore import document as limits
 from turnwise.explore.answer_status import says_error
 from turnwise.explore.document import Document, document_of
-from turnwise.mcp.results import cut
+from turnwise.mcp.calls.results import cut
 
 
 def fields(text: str) -> dict[tuple[str | int, ...], object]:

@@ -16,7 +16,7 @@ from turnwise.explore.explorer import Explorer
 from turnwise.explore.options import ExploreOptions
 from turnwise.mcp.pool import Pool
 from turnwise.rewards.outcome import is_success
-from turnwise.tasks.verdict import episode_of
+from turnwise.tasks.proof.verdict import episode_of
 from turnwise.types import DemoTurn, Matcher, Task, ToolCall
 
 BAD = ("no_tools", "dies", "lying", "hostile", "megabytes", "clock", "plain_errors")

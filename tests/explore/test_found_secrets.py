@@ -9,7 +9,7 @@ from tests.explore.exploring import SECRETIVE, explored
 from tests.explore.servers.vault import KEYS, PASSWORDS
 from turnwise.explore.exploration import Exploration
 from turnwise.explore.report_json import as_json
-from turnwise.runtime.secret_values import secrets_in_data
+from turnwise.system.secret_values import secrets_in_data
 from turnwise.tasks.rows import row_of
 
 

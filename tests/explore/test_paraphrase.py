@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from tests.explore.exploring import specs_of
-from tests.servers.provider import Answer as Reply
-from tests.servers.provider import LoopbackProvider
+from tests.worlds.market.provider import Answer as Reply
+from tests.worlds.market.provider import LoopbackProvider
 from turnwise.explore.command import ExploreCommand
 from turnwise.explore.options import ExploreOptions
 from turnwise.explore.paraphrase import ENDPOINT_FAILED, KEPT, UNSOLVED, ChatModel, Paraphraser

@@ -13,7 +13,7 @@ from turnwise.explore.politeness import affordable, limits_for, polite
 from turnwise.explore.rate_limits import asked_rest
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerOptions, ServerSpec
-from turnwise.tasks.family import Case, Conclusion
+from turnwise.tasks.proof.case import Case, Conclusion
 from turnwise.types import Answer, Difficulty
 
 REMOTE = ServerSpec(name="far", url="https://example.org/mcp", options=ServerOptions(rate_per_second=50))

@@ -10,8 +10,8 @@ from tests.explore import explored
 from turnwise.explore.exploration import Exploration
 from turnwise.explore.findings import figures_of
 from turnwise.explore.report_json import as_json, exploration_summary
-from turnwise.runtime.atomic_write import write_json
-from turnwise.runtime.regular_files import Damaged
+from turnwise.system.files.atomic_write import write_json
+from turnwise.system.files.regular_files import Damaged
 
 
 @pytest.mark.parametrize("made", [explored.shop, explored.empty, explored.hostile])

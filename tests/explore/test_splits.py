@@ -14,7 +14,7 @@ from turnwise.explore.observation import Observation
 from turnwise.explore.shapes.chain import chain
 from turnwise.explore.splits import assigned, held_out_combinations
 from turnwise.explore.values import Source, Value
-from turnwise.tasks.family import Case, Conclusion
+from turnwise.tasks.proof.case import Case, Conclusion
 from turnwise.types import Answer, Difficulty, Tool
 
 READ = tool("read_file", path=TEXT)

@@ -10,7 +10,7 @@ import torch
 from tests.engines.models import llama, qwen3, running, some_ids, worst_gap
 from tests.gpu.device import DEVICE
 from tests.training.policies import LORA, add_noise
-from turnwise.training.model.policy import Policy
+from turnwise.training.policy.policy import Policy
 from turnwise.types import Sampling
 
 CLOSE = {torch.float32: 1e-3, torch.bfloat16: 0.6}

@@ -5,7 +5,7 @@ import torch
 
 from tests.gpu.device import DEVICE
 from turnwise.engines.weight_transfer import PinnedBlocks, lay_out
-from turnwise.runtime.page_locking import LockablePages
+from turnwise.models.page_locking import LockablePages
 
 pytestmark = pytest.mark.skipif(DEVICE != "cuda", reason="page-locked memory is CUDA's")
 

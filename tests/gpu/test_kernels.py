@@ -17,8 +17,8 @@ from turnwise.training.kernels.attention import AttentionPlan
 from turnwise.training.kernels.flash import FlashTreeAttention, plan_flash
 from turnwise.training.kernels.norms import FusedNorm
 from turnwise.training.kernels.triton_attention import HOPPER, TritonTreeAttention, can_triton, plan_triton
-from turnwise.training.model.policy import Policy
 from turnwise.training.packing.tree import Tree, TreeSegment
+from turnwise.training.policy.policy import Policy
 
 pytestmark = pytest.mark.skipif(DEVICE != "cuda", reason="these kernels need a GPU")
 GPU = torch.device(DEVICE)

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.distributed.updates import Scenario, learn
 from tests.engines.models import qwen3, running, some_ids, worst_gap
 from tests.gpu.device import DEVICE
+from tests.system.ranks.updates import Scenario, learn
 from tests.training.updates import some_samples
-from turnwise.assembly.workbench import load_model
 from turnwise.config import ModelConfig
-from turnwise.runtime.model_support import is_quantised
-from turnwise.training.model import quantised
-from turnwise.training.model.policy import Policy
-from turnwise.training.model.quantised import plain_weights, twin
+from turnwise.models import quantised
+from turnwise.models.model_support import is_quantised
+from turnwise.models.quantised import plain_weights, twin
+from turnwise.setup.bench import load_model
+from turnwise.training.policy.policy import Policy
 from turnwise.training.update.trainer import Trainer
 from turnwise.types import Sampling
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.distributed.updates import SCENARIOS, check_same_update
 from tests.gpu.device import DEVICE
+from tests.system.ranks.updates import SCENARIOS, check_same_update
 
 ROOT = Path(__file__).parents[2]
 UPDATES = ["full", "lora", "carried", "padded", "recomputed", "frozen reference", "value", "bfloat16"]
@@ -21,7 +21,7 @@ def test_one_rank_learns_the_same_sharded_and_unsharded(strategy: str, tmp_path:
     if strategy == "zero3" and find_spec("deepspeed") is None:
         pytest.skip("DeepSpeed is missing: run `make ready`")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.distributed.ranked", strategy, str(tmp_path), DEVICE, *UPDATES],
+        [sys.executable, "-m", "tests.system.ranks.ranked", strategy, str(tmp_path), DEVICE, *UPDATES],
         cwd=ROOT,
         # DeepSpeed checks for a compiler of the same CUDA version; nothing is compiled here
         env=os.environ | {"GLOO_SOCKET_IFNAME": "lo", "DS_SKIP_CUDA_CHECK": "1"},

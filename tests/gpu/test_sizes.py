@@ -8,13 +8,13 @@ import torch
 from transformers import Qwen3ForCausalLM
 
 from tests.gpu.device import DEVICE
-from tests.planning.measured import fill, samples
-from tests.planning.shaped import QWEN3_06B, shallow
-from turnwise.assembly.workbench import transformers_engine
+from tests.setup.memory.measured import fill, samples
+from tests.setup.memory.shaped import QWEN3_06B, shallow
 from turnwise.config import load_recipe
-from turnwise.planning import find_sizes
-from turnwise.runtime.device_memory import Memory
-from turnwise.training.model.policy import Policy
+from turnwise.models.device_memory import Memory
+from turnwise.setup.bench import transformers_engine
+from turnwise.setup.memory import find_sizes
+from turnwise.training.policy.policy import Policy
 from turnwise.training.update.trainer import Trainer
 
 GIB = 2**30

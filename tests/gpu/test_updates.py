@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from tests.distributed.updates import SCENARIOS, Scenario, joined, learn, new_trainer
 from tests.engines.models import SIZES
 from tests.gpu.device import DEVICE
+from tests.system.ranks.updates import SCENARIOS, Scenario, joined, learn, new_trainer
 from tests.training.updates import some_samples
 from turnwise.training.packing.samples import Sample
 

@@ -15,29 +15,34 @@ from httpx2._sse import EventSource
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from tests.chat import tokenizers
-from turnwise.chat import hermes
-from turnwise.chat.guard import TextGuard
-from turnwise.commands import replay, unknown_tickers
+from tests.models.chat import tokenizers
 from turnwise.config import load_recipe
-from turnwise.engines import remote, replies, wire
-from turnwise.mcp import arguments, launch, named_data, results, spec
-from turnwise.mcp.cassette import Cassette, Mode
-from turnwise.mcp.schemas import Schema
-from turnwise.protocols import EngineDown
+from turnwise.engines import remote, wire
+from turnwise.mcp import spec
+from turnwise.mcp.calls import arguments, results
+from turnwise.mcp.calls.cassette import Cassette, Mode
+from turnwise.mcp.calls.schemas import Schema
+from turnwise.mcp.processes import launch, named_data
+from turnwise.models.chat import hermes
+from turnwise.models.chat.guard import TextGuard
 from turnwise.rewards import numbers
 from turnwise.rewards.answer import matches, normalise
 from turnwise.rewards.judge import read_verdict
-from turnwise.runtime import environment, secret_values
-from turnwise.runtime.addresses import host_of
-from turnwise.runtime.line_splitter import LineSplitter
-from turnwise.runtime.redaction import Redaction
-from turnwise.runtime.regular_files import lines_from
-from turnwise.runtime.retry_after import retry_after_seconds
-from turnwise.runtime.terminal import printable
-from turnwise.tasks import load, recording
-from turnwise.tracking.json_lines import Lines
+from turnwise.rollout.players import replies
+from turnwise.run.demonstrations import replay
+from turnwise.system import environment, secret_values
+from turnwise.system.files.json_lines import Lines
+from turnwise.system.files.regular_files import lines_from
+from turnwise.system.net.addresses import host_of
+from turnwise.system.net.line_splitter import LineSplitter
+from turnwise.system.net.retry_after import retry_after_seconds
+from turnwise.system.redaction import Redaction
+from turnwise.system.terminal import printable
+from turnwise.tasks import load
+from turnwise.tasks.earlier import recording
 from turnwise.types import Answer, Matcher
+from turnwise.types.protocols import EngineDown
+from turnwise.worlds.market import unknown_tickers
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.mcp.arguments import ArgumentChecker, BadArguments
+from turnwise.mcp.calls.arguments import ArgumentChecker, BadArguments
 
 SCHEMA = {
     "type": "object",

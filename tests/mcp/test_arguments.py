@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.mcp.argument_names import SYNONYMS
-from turnwise.mcp.arguments import ArgumentChecker, BadArguments
+from turnwise.mcp.calls.argument_names import SYNONYMS
+from turnwise.mcp.calls.arguments import ArgumentChecker, BadArguments
 
 Json = dict[str, Any]
 TEXT = {"type": "string"}

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from turnwise.mcp.cassette import CallKey, Cassette, History, Mode, NotRecorded, Recorded, canonical
+from turnwise.mcp.calls.cassette import CallKey, Cassette, History, Mode, NotRecorded, Recorded, canonical
 from turnwise.types import Cause, Tool
 
 READ = Tool("read", "", {"type": "object"}, "srv", "read", is_read_only=True)
@@ -25,7 +25,7 @@ OTHER_WRITE = Tool("put", "", {"type": "object"}, "other", "put")
 WRITER = """
 import sys
 from pathlib import Path
-from turnwise.mcp.cassette import Cassette, CallKey, Mode, Recorded
+from turnwise.mcp.calls.cassette import Cassette, CallKey, Mode, Recorded
 from turnwise.types import Cause
 path, name, num_calls, num_repeats = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 cassette = Cassette(path, Mode.RECORD)

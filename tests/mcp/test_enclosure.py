@@ -12,18 +12,18 @@ import pytest
 from tests.mcp.leaks import nothing_leaks
 from tests.mcp.leases import SERVERS, ask, leased, spec_of
 from turnwise.mcp.pool import Pool
+from turnwise.mcp.processes.surroundings import installer
 from turnwise.mcp.spec import ServerSpec
-from turnwise.mcp.surroundings import installer
 
 SCRIBE = str(SERVERS / "faulty.py")
 # Runs in a namespace of the test, where the disk that it is given is mounted below a folder.
 NESTED = """
 import asyncio, sys
 from pathlib import Path
-from turnwise.mcp.mount_table import mount_points
-from turnwise.mcp.private_folders import find_enclosure
-from turnwise.mcp.scratch import Scratch
-from turnwise.mcp.walls import open_namespace, run_inside
+from turnwise.mcp.processes.mount_table import mount_points
+from turnwise.mcp.processes.private_folders import find_enclosure
+from turnwise.mcp.processes.scratch import Scratch
+from turnwise.mcp.processes.walls import open_namespace, run_inside
 
 async def main(disk):
     assert disk in [point.folder for point in mount_points(Path("/proc/self"))]

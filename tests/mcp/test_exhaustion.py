@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.mcp.leases import ask, leased, script_spec
-from turnwise.mcp.exhaustion import is_full
+from turnwise.mcp.calls.exhaustion import is_full
 from turnwise.types import Cause
 
 ON_A_SMALL_DISK = """
 import asyncio, os, sys, tempfile
 from pathlib import Path
 from tests.mcp.leases import ask, script_spec
-from turnwise.mcp.exhaustion import is_full
+from turnwise.mcp.calls.exhaustion import is_full
 from turnwise.mcp.pool import Pool
 
 DISK = Path(tempfile.gettempdir())

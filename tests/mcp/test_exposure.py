@@ -12,11 +12,11 @@ from tests.mcp.faulty_http import http_server, remote
 from tests.mcp.leases import spec_of
 from tests.mcp.notes import http_spec, notes_over_http
 from tests.rollout.stage import task
-from turnwise.assembly.workbench import require_harmless, used_servers
 from turnwise.cli import app
-from turnwise.mcp.exposure import Exposure, exposure, refusal
 from turnwise.mcp.pool import Pool
+from turnwise.mcp.processes.exposure import Exposure, exposure, refusal
 from turnwise.mcp.spec import ServerSpec
+from turnwise.setup.bench import require_harmless, used_servers
 
 
 def found(block: dict[str, Any], writers: tuple[str, ...] = ("write",), **more: Any) -> Exposure:

@@ -14,7 +14,7 @@ import pytest
 from tests.mcp.leaks import descendants, nothing_leaks
 from tests.mcp.leases import ask, leased, script_spec, spec_of
 from turnwise.mcp import session
-from turnwise.mcp.cassette import Cassette, History, Mode, Recorded
+from turnwise.mcp.calls.cassette import Cassette, History, Mode, Recorded
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import ServerSpec

@@ -15,12 +15,12 @@ from pydantic import Field
 from tests.mcp.leaks import nothing_leaks
 from tests.mcp.leases import ask
 from turnwise.config import Recipe
-from turnwise.mcp.cassette import Cassette, Mode
+from turnwise.mcp.calls.cassette import Cassette, Mode
 from turnwise.mcp.functions import SERVER, function_server
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.serve import Unavailable
 from turnwise.mcp.spec import Isolation, ServerOptions
-from turnwise.servers.backends import servers_of
+from turnwise.setup.servers import servers_of
 from turnwise.types import Cause, ToolCall, ToolResult
 
 RELEASE = threading.Event()

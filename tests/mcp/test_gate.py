@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.mcp.gate import Breaker, BreakerOpen, Gate
+from turnwise.mcp.calls.gate import Breaker, BreakerOpen, Gate
 from turnwise.mcp.spec import ServerOptions
 
 # --- breaker -----------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE, _parse
-from turnwise.runtime.line_splitter import BoundedLine, LineSplitter
+from turnwise.mcp.processes.launch import TOO_LARGE_CODE, UNREADABLE_CODE, _parse
+from turnwise.system.net.line_splitter import BoundedLine, LineSplitter
 
 EDGE = 256
 

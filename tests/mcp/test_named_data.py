@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.mcp.leases import spec_of
-from turnwise.mcp.named_data import NamedData, named_data
+from turnwise.mcp.processes.named_data import NamedData, named_data
 from turnwise.mcp.spec import ServerSpec
 from turnwise.mcp.stock import grouped
 

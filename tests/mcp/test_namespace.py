@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turnwise.mcp.calls.results import Sanitiser
 from turnwise.mcp.pool import _tool_of, is_offered, namespaced
-from turnwise.mcp.results import Sanitiser
 from turnwise.types import Tool
 
 

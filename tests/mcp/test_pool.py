@@ -12,7 +12,7 @@ import pytest
 
 from tests.mcp.leaks import descendants, nothing_leaks
 from tests.mcp.leases import ask, leased, script_spec, spec_of
-from turnwise.mcp.cassette import Cassette, Mode
+from turnwise.mcp.calls.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import Isolation, ServerSpec
 from turnwise.types import Cause, Fault, ToolCall, ToolResult

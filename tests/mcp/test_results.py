@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.mcp.results import Sanitiser, cut, estimate_tokens, render
-from turnwise.runtime.redaction import Redaction
-from turnwise.runtime.secret_values import secret_values
+from turnwise.mcp.calls.results import Sanitiser, cut, estimate_tokens, render
+from turnwise.system.redaction import Redaction
+from turnwise.system.secret_values import secret_values
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=80)
 """Includes lone surrogates."""

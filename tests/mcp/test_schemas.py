@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.mcp.schemas import Schema
+from turnwise.mcp.calls.schemas import Schema
 
 DOUBLING: dict[str, Any] = {
     "$defs": {f"n{number}": {"allOf": [{"$ref": f"#/$defs/n{number + 1}"}] * 2} for number in range(40)}

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.mcp.scratch import Scratch
+from turnwise.mcp.processes.scratch import Scratch
 
 # Makes a Scratch with one directory in it, prints its path, and waits to be killed.
 LEFT_BEHIND = """
 import asyncio, sys
-from turnwise.mcp.scratch import Scratch
+from turnwise.mcp.processes.scratch import Scratch
 print(asyncio.run(Scratch().fresh("srv", None)), flush=True)
 sys.stdin.read()
 """
@@ -172,7 +172,7 @@ def test_several_runs_may_start_and_sweep_at_once(temporary: Path) -> None:
     for folder in left_behind(temporary, num_runs=3):
         for number in range(100):
             (folder / f"srv-{number}" / "deep").mkdir(parents=True)
-    code = "from turnwise.mcp.scratch import Scratch; Scratch().close()"
+    code = "from turnwise.mcp.processes.scratch import Scratch; Scratch().close()"
     runs = [
         subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(3)
     ]

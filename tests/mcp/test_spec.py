@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from turnwise.mcp.session import command_of
 from turnwise.mcp.spec import Isolation, ServerSpec, load, parse
-from turnwise.runtime.environment import environment
+from turnwise.system.environment import environment
 
 SECRET = "sk-TOPSECRET-0123456789"
 NOWHERE = Path("/nowhere")

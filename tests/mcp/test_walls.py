@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 
 from tests.mcp.leases import ask, script_spec
-from turnwise.mcp.exposure import refusal
-from turnwise.mcp.mounts import Mount, Way
 from turnwise.mcp.pool import Pool
-from turnwise.mcp.private_folders import find_enclosure
-from turnwise.mcp.scratch import Scratch
+from turnwise.mcp.processes.exposure import refusal
+from turnwise.mcp.processes.mounts import Mount, Way
+from turnwise.mcp.processes.private_folders import find_enclosure
+from turnwise.mcp.processes.scratch import Scratch
+from turnwise.mcp.processes.walls import NotPrivate, open_namespace, require_sealed
 from turnwise.mcp.session import ConnectFailed
-from turnwise.mcp.walls import NotPrivate, open_namespace, require_sealed
 from turnwise.types import Cause, Fault
 
 REPO = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import pytest
 from tests.packaging.installed import ROOT, Installed, build, install
 from turnwise.config import Recipe
 from turnwise.config.optional_packages import EXTRA_OF
-from turnwise.tracking.folder import RunFolder
+from turnwise.records.folder import RunFolder
 
 PYTHONS = sorted(Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser().glob("versions/3.1[123].*"))
 
@@ -34,7 +34,11 @@ def names_in(wheel: Path) -> set[str]:
 def test_the_wheel_has_all_that_the_demo_needs(wheel: Path) -> None:
     recipes = {f"turnwise/recipes/{file.name}" for file in (ROOT / "recipes").glob("*.toml")}
     demo = {f"turnwise/recipes/cpu/{split}.jsonl" for split in ("train", "validation", "test")}
-    others = {"turnwise/py.typed", "turnwise/embedded/weights/model.safetensors", "turnwise/servers/mcp.json"}
+    others = {
+        "turnwise/py.typed",
+        "turnwise/models/weights/model.safetensors",
+        "turnwise/worlds/market/mcp.json",
+    }
     assert recipes | demo | others <= names_in(wheel)
 
 

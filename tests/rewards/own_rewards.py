@@ -1,7 +1,7 @@
 """Rewards as a user would write them, good and bad, for `module:function`."""
 
-from turnwise.protocols import RewardDown
 from turnwise.types import Trajectory
+from turnwise.types.protocols import RewardDown
 
 NOT_A_FUNCTION = 5
 

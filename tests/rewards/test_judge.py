@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.rewards.episodes import QUOTE, did, episode, said
-from tests.servers.provider import Answer as Reply
-from tests.servers.provider import LoopbackProvider
-from turnwise.protocols import RewardDown
+from tests.worlds.market.provider import Answer as Reply
+from tests.worlds.market.provider import LoopbackProvider
 from turnwise.rewards import Rewards, RewardTerm
 from turnwise.rewards.judge import MAX_REPLY_BYTES, Judge, messages_for, read_verdict, record_of
-from turnwise.runtime.chat_endpoint import EndpointPatience
+from turnwise.system.net.chat_endpoint import EndpointPatience
 from turnwise.types import Stop, Truth
+from turnwise.types.protocols import RewardDown
 
 KEY = "sk-judge-5ecret"
 PATH = "chat/completions"

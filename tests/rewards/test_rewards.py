@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.rewards import own_rewards
 from tests.rewards.episodes import HISTORY, POST, QUOTE, did, episode, garbled, said
-from turnwise.protocols import RewardDown
 from turnwise.rewards import REWARDS, SHAPING, Rewards, RewardTerm, is_success
 from turnwise.types import Answer, Cause, Reward, ServerLoss, Stop, Trajectory, Truth, Turn
+from turnwise.types.protocols import RewardDown
 
 OWN = "tests.rewards.own_rewards"
 TRUTH = Truth(

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.rewards.episodes import POST, QUOTE, did, episode, said
-from turnwise.protocols import RewardDown
 from turnwise.rewards import REWARDS, Rewards, RewardTerm, check_scorable, why_unscorable
 from turnwise.types import Answer, ExpectedWrite, Message, StateProbe, Task, Truth, Turn
+from turnwise.types.protocols import RewardDown
 
 TRUTHS = (
     Truth(),

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rewards.episodes import HISTORY, POST, QUOTE, STORE, TOOLS, did, episode, said, together
-from turnwise.protocols import RewardDown
 from turnwise.rewards.state import changes, makes_writes, passes_probes, probes, writes
 from turnwise.types import Cause, ExpectedWrite, Parsed, ProbeResult, StateProbe, Stop, ToolCall, Truth, Turn
+from turnwise.types.protocols import RewardDown
 
 POSTED = ExpectedWrite(POST, {"channel": "general", "message": "182.31"})
 ONE_POST = Truth(writes=(POSTED,))

@@ -12,8 +12,8 @@ from turnwise.engines.transformers import TransformersEngine
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionPlan, Collector
-from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.rollout.lockstep import Lockstep
+from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.types import Parsed, Sampling, Task, ToolCall, ToolResult, Trajectory
 
 TASKS = tuple(task(f"t{number}", max_turns=4) for number in range(8))

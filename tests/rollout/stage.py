@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.chat.tokenizers import qwen3
-from turnwise.chat import RenderedChat, open_chat
+from tests.models.chat.tokenizers import qwen3
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import ServerSpec, parse
+from turnwise.models.chat import RenderedChat, open_chat
 from turnwise.rollout.collector import Collector, Lease, LeaseFailed
 from turnwise.types import Answer, Group, Matcher, Message, Task, ToolCall, Truth
 

@@ -16,11 +16,10 @@ import torch
 from tests.rollout.stage import call, leasing
 from turnwise.config.training import PolicyConfig
 from turnwise.mcp.pool import Pool
-from turnwise.rollout.episode import EpisodeLimits, play
-from turnwise.servers.embedded.world import open_world
-from turnwise.training.model.policy import Policy
+from turnwise.rollout.players.policy import EpisodeLimits, play
 from turnwise.training.packing.batch import batch_of
 from turnwise.training.packing.samples import samples_of
+from turnwise.training.policy.policy import Policy
 from turnwise.training.update.scoring import Passes
 from turnwise.types import (
     Answer,
@@ -40,6 +39,7 @@ from turnwise.types import (
     Truth,
     UserRule,
 )
+from turnwise.worlds.market.world import open_world
 
 TOLERANCE = 1e-4
 SYMBOL = open_world(0).market.companies()[0].symbol

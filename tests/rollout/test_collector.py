@@ -12,13 +12,13 @@ import pytest
 from tests.mcp.leaks import nothing_leaks
 from tests.rollout.stage import call, gathered, leasing, notebook, script, scripted, small_chat, tasks
 from turnwise.engines.scripted import ScriptedEngine
-from turnwise.mcp.cassette import Cassette, Mode
+from turnwise.mcp.calls.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool
-from turnwise.protocols import EngineDown, RewardDown
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector, Free, Slots, member_seed
-from turnwise.rollout.episode import EpisodeLimits, player
+from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.types import Group, Reward, Sampling, Stop, Task, Trajectory
+from turnwise.types.protocols import EngineDown, RewardDown
 
 CHAT = small_chat()
 TASKS = tasks(20)

@@ -6,23 +6,23 @@ from dataclasses import replace
 import pytest
 
 from tests import warm
-from tests.chat.tokenizers import NAMES, TOKENIZERS, qwen3
+from tests.models.chat.tokenizers import NAMES, TOKENIZERS, qwen3
 from tests.rollout.stage import gathered, leasing
-from turnwise.assembly.workbench import scripted_engine
-from turnwise.chat import RenderedChat, open_chat
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.mcp.pool import Pool
+from turnwise.models.chat import RenderedChat, open_chat
 from turnwise.rewards import Rewards
 from turnwise.rewards.outcome import is_success
 from turnwise.rollout.collector import CollectionPlan, Collector
-from turnwise.rollout.episode import EpisodeLimits, play, player
-from turnwise.servers.embedded.world import open_world
-from turnwise.tasks.conversation_cheats import conversation_cheats
-from turnwise.tasks.families import CONVERSATION_FAMILIES
-from turnwise.tasks.family import SPLITS
-from turnwise.tasks.make import make_tasks
+from turnwise.rollout.players.policy import EpisodeLimits, play, player
+from turnwise.setup.bench import scripted_engine
+from turnwise.tasks.proof.conversation_cheats import conversation_cheats
+from turnwise.tasks.selection import SPLITS
 from turnwise.tasks.user_side import UserSide
 from turnwise.types import DemoTurn, Sampling, Stop, Task, ToolCall, Trajectory
+from turnwise.worlds.market.families import CONVERSATION_FAMILIES
+from turnwise.worlds.market.families.making import make_tasks
+from turnwise.worlds.market.world import open_world
 
 CHAT = open_chat(qwen3())
 LIMITS = EpisodeLimits(tokens_per_turn=2_000, tokens_per_episode=60_000)

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.chat.tokenizers import TOKENIZERS
 from tests.engines.test_openai import called, reply_of
+from tests.models.chat.tokenizers import TOKENIZERS
 from tests.rollout.stage import call, leasing, notebook, script, small_chat
-from tests.servers.provider import LoopbackProvider
-from turnwise.chat import RenderedChat, open_chat
-from turnwise.engines.openai import OpenAIEndpoint
+from tests.worlds.market.provider import LoopbackProvider
 from turnwise.engines.scripted import ScriptedEngine
-from turnwise.mcp.cassette import Cassette, Mode
+from turnwise.mcp.calls.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool
+from turnwise.models.chat import RenderedChat, open_chat
 from turnwise.rewards import is_success
 from turnwise.rollout.conversation import EpisodeRules
-from turnwise.rollout.endpoint import endpoint_player
-from turnwise.rollout.episode import EpisodeLimits, play
+from turnwise.rollout.players.endpoint import endpoint_player
+from turnwise.rollout.players.openai import OpenAIEndpoint
+from turnwise.rollout.players.policy import EpisodeLimits, play
 from turnwise.types import (
     Answer,
     Cause,

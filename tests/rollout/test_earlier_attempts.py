@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.environments.stage import environment
-from tests.environments.stage import leasing as leasing_environment
 from tests.mcp.faulty_http import http_server, remote
 from tests.mcp.leases import script_spec
 from tests.rollout.stage import call, gathered, leasing, notebook, small_chat
+from tests.worlds.environment.stage import environment
+from tests.worlds.environment.stage import leasing as leasing_environment
 from turnwise.mcp import session
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
-from turnwise.protocols import RewardDown
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector, Lease
-from turnwise.rollout.episode import EpisodeLimits, player
+from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.types import (
     Answer,
     Cause,
@@ -36,6 +35,7 @@ from turnwise.types import (
     Trajectory,
     Truth,
 )
+from turnwise.types.protocols import RewardDown
 
 CHAT = small_chat()
 PROMPT = (Message("user", "Say done."),)

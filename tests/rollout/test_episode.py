@@ -10,12 +10,12 @@ import pytest
 from tests.rollout.stage import call, leasing, notebook, script, small_chat, task
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.mcp.pool import Pool
-from turnwise.protocols import EngineDown
 from turnwise.rewards import Rewards
 from turnwise.rollout.conversation import PLAIN, EpisodeRules
-from turnwise.rollout.episode import EpisodeLimits, play
+from turnwise.rollout.players.policy import EpisodeLimits, play
 from turnwise.rollout.repetition import SAME_RESULT
 from turnwise.types import Cause, FormatErrorKind, Sampling, StateProbe, Stop, Task, Trajectory, Truth, Turn
+from turnwise.types.protocols import EngineDown
 
 CHAT = small_chat()
 WRITE_READ = ([call("write", text="x"), call("read")], "done")

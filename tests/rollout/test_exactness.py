@@ -13,7 +13,7 @@ from turnwise.engines.transformers import TransformersEngine
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionPlan, Collector
-from turnwise.rollout.episode import EpisodeLimits, player
+from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.types import Answer, FollowUp, Parsed, Sampling, Trajectory, Truth
 
 TOLERANCE = 1e-4

@@ -10,15 +10,15 @@ import pytest
 from tests.mcp.leaks import nothing_leaks
 from tests.rollout.collection import collect
 from tests.rollout.stage import call, gathered, leasing, notebook, script, scripted, small_chat, task, tasks
-from turnwise.assembly.workbench import Workbench
 from turnwise.config import Recipe
 from turnwise.mcp.pool import Pool
-from turnwise.protocols import Ask, EngineDown
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector, Slots
-from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.rollout.lockstep import Lockstep
+from turnwise.rollout.players.policy import EpisodeLimits, player
+from turnwise.setup.bench import Workbench
 from turnwise.types import Sampling, Stop, Task
+from turnwise.types.protocols import Ask, EngineDown
 
 CHAT = small_chat()
 TASKS = tasks(3)

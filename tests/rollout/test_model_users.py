@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-from tests.chat.tokenizers import TOKENIZERS
 from tests.engines.test_openai import reply_of
+from tests.models.chat.tokenizers import TOKENIZERS
 from tests.rollout.stage import call, gathered, leasing, notebook, script, scripted, small_chat, tasks
 from tests.rollout.test_conversations import DONE, LIMITS, RENDERERS, Recording, asking, following, texts
-from tests.servers.provider import Answer as Sent
-from tests.servers.provider import LoopbackProvider
-from turnwise.assembly.user_model import SimulatedUser
-from turnwise.chat import RenderedChat, open_chat
-from turnwise.mcp.cassette import Cassette, Mode
+from tests.worlds.market.provider import Answer as Sent
+from tests.worlds.market.provider import LoopbackProvider
+from turnwise.mcp.calls.cassette import Cassette, Mode
+from turnwise.mcp.calls.results import Sanitiser
 from turnwise.mcp.pool import Pool
-from turnwise.mcp.results import Sanitiser
+from turnwise.models.chat import RenderedChat, open_chat
 from turnwise.rewards import Rewards, is_success
 from turnwise.rollout.collector import CollectionPlan, Collector
-from turnwise.rollout.episode import play, player
-from turnwise.rollout.simulated_user import GREETING
-from turnwise.rollout.user_samplers import EndpointSampler
-from turnwise.runtime.chat_endpoint import EndpointAccount, EndpointPatience
-from turnwise.runtime.redaction import Redaction
-from turnwise.runtime.text_cache import TextCache
+from turnwise.rollout.players.policy import play, player
+from turnwise.rollout.users.simulated_user import GREETING
+from turnwise.rollout.users.user_samplers import EndpointSampler
+from turnwise.setup.user_model import SimulatedUser
+from turnwise.system.files.text_cache import TextCache
+from turnwise.system.net.chat_endpoint import EndpointAccount, EndpointPatience
+from turnwise.system.redaction import Redaction
 from turnwise.types import (
     END_WORD,
     Answer,

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.assembly.test_demonstration_samples import roomy, spoken_task, talking_task
+from tests.run.demonstrations.test_lessons import roomy, spoken_task, talking_task
 from tests.shown import shown_task, sound_setup
-from turnwise.assembly.demonstration_samples import demonstrating, lesson_of
-from turnwise.assembly.success_samples import successes_of
-from turnwise.assembly.workbench import leased_tools, open_workbench
 from turnwise.config import Recipe
 from turnwise.rewards import reached_goal, succeeded
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter, read_episodes
+from turnwise.run.demonstrations.lessons import demonstrating, lesson_of
+from turnwise.run.demonstrations.successes import successes_of
+from turnwise.setup.bench import leased_tools, open_workbench
 from turnwise.training.packing.samples import Sample, samples_of
 from turnwise.types import Cause, DemoTurn, Group, Reward, Task, ToolCall, ToolResult, Trajectory
 

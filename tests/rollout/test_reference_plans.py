@@ -6,20 +6,20 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tests import warm
-from tests.chat.tokenizers import qwen3
+from tests.models.chat.tokenizers import qwen3
 from tests.rollout.stage import gathered, leasing
-from turnwise.assembly.workbench import scripted_engine
-from turnwise.chat import open_chat
 from turnwise.mcp.pool import Pool
+from turnwise.models.chat import open_chat
 from turnwise.rewards import Rewards
 from turnwise.rewards.outcome import is_success
 from turnwise.rollout.collector import CollectionPlan, Collector
-from turnwise.rollout.episode import EpisodeLimits, player
-from turnwise.servers.embedded.world import open_world
-from turnwise.tasks.families import FAMILIES
-from turnwise.tasks.family import SPLITS
-from turnwise.tasks.make import make_tasks
+from turnwise.rollout.players.policy import EpisodeLimits, player
+from turnwise.setup.bench import scripted_engine
+from turnwise.tasks.selection import SPLITS
 from turnwise.types import DemoTurn, Group, Sampling, Task
+from turnwise.worlds.market.families import FAMILIES
+from turnwise.worlds.market.families.making import make_tasks
+from turnwise.worlds.market.world import open_world
 
 CHAT = open_chat(qwen3())
 LIMITS = EpisodeLimits(tokens_per_turn=2_000, tokens_per_episode=40_000)

@@ -5,13 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.rewards.episodes import did, garbled, said
-from turnwise.rollout.repetition import (
-    SAME_RESULT,
-    Loop,
-    find_repetition,
-    first_repetition,
-    rounds,
-)
+from turnwise.rollout.repetition import SAME_RESULT, Loop, find_repetition, first_repetition, rounds
 from turnwise.types import Cause, FormatError, FormatErrorKind, Parsed, Turn
 
 

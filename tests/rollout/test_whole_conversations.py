@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.chat.tokenizers import TOKENIZERS
+from tests.models.chat.tokenizers import TOKENIZERS
 from tests.rollout.talk import check_exact_from_engine_to_trainer
 from tests.rollout.test_exactness import tiny_model
-from turnwise.assembly.workbench import load_model
-from turnwise.chat import load_tokenizer, open_chat
 from turnwise.config.episodes import ModelConfig
 from turnwise.engines.transformers import TransformersEngine
 from turnwise.mcp.pool import Pool
-from turnwise.runtime.included_models import EMBEDDED
+from turnwise.models.chat import load_tokenizer, open_chat
+from turnwise.models.places import EMBEDDED
+from turnwise.setup.bench import load_model
 
 
 def embedded() -> tuple[Any, Any]:

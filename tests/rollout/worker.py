@@ -8,9 +8,9 @@ import json
 import sys
 from pathlib import Path
 
-from turnwise.assembly.workbench import open_workbench
 from turnwise.config import load_recipe
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
+from turnwise.setup.bench import open_workbench
 from turnwise.tasks.load import load
 
 

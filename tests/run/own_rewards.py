@@ -2,8 +2,8 @@
 
 import logging
 
-from turnwise.protocols import RewardDown
 from turnwise.types import Trajectory
+from turnwise.types.protocols import RewardDown
 
 
 def even_ids(trajectory: Trajectory) -> float:

@@ -34,14 +34,14 @@ from rich.console import Console
 from tests.rollout.collection import TalkingChat
 from tests.run.stage import recipe
 from tests.training.saving import KillAt
-from turnwise.distributed import ALONE
-from turnwise.run import memory_sizes
+from turnwise.models.device_memory import Memory
+from turnwise.records.folder import RunFolder
 from turnwise.run.loop import train
-from turnwise.run.screen import Screen
-from turnwise.run.stopping import Stopping
+from turnwise.run.screen.screen import Screen
 from turnwise.run.training_run import TrainingRun, open_run
-from turnwise.runtime.device_memory import Memory
-from turnwise.tracking.folder import RunFolder
+from turnwise.setup import sizes as memory_sizes
+from turnwise.system.ranks import ALONE
+from turnwise.system.stopping import Stopping
 
 MEMORY = (2**36, 2**24)
 """The machine's memory at the start and when the run is resumed, which would find smaller micro-batches."""
@@ -126,7 +126,7 @@ async def play(root: Path, settings: dict[str, Any], tasks: Path, stage: str, nu
     with folder:
         screen = Screen(Console(stderr=True), folder.recipe)
         memory_sizes.memory_for = lambda _: Memory(MEMORY[min(number, 1)], MEMORY[min(number, 1)])
-        resolved = memory_sizes.with_sizes_found(folder.recipe, folder, screen, ALONE)
+        resolved = memory_sizes.with_sizes_found(folder.recipe, folder, screen.say, ALONE)
         async with open_run(resolved, folder, screen) as run:
             run.bench = replace(run.bench, chat=TalkingChat(run.bench.chat))  # type: ignore[arg-type]
             delays = random.Random(f"{root} {number}")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from tests.chat.tokenizers import qwen3
+from tests.models.chat.tokenizers import qwen3
 from tests.rollout.stage import NOTEBOOK, task
 from turnwise.config import Recipe, load_recipe
 from turnwise.tasks.load import save

@@ -15,7 +15,7 @@ from turnwise.config import Recipe
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector
-from turnwise.rollout.episode import EpisodeLimits, player
+from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.run.batches import Batches, CollectedBatch, num_replaced
 from turnwise.tasks.curriculum import CurriculumState, Schedule, draw, state_of
 from turnwise.tasks.plan_starts import PlanStarts

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.run.stage import recipe
+from turnwise.records.folder import RunFolder
 from turnwise.run import command
-from turnwise.tracking.folder import RunFolder
 
 
 @pytest.fixture

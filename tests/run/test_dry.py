@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from transformers import BloomConfig
 
-from tests.chat.tokenizers import qwen3
+from tests.models.chat.tokenizers import qwen3
 from tests.run.stage import recipe, write_recipe
 from tests.run.test_signals import train
 from tests.test_cli import is_plain
 from turnwise.config import Recipe, override_recipe
-from turnwise.run.dry import DryRun, dry_run
+from turnwise.run.checks.dry import DryRun, dry_run
 
 
 async def tried(settings: Recipe, *overrides: str) -> DryRun:

@@ -12,9 +12,9 @@ from tests.run.test_batches import recipe as short_recipe
 from tests.run.test_signals import train
 from tests.run.test_train import lines
 from turnwise.config import load_recipe, override_recipe
+from turnwise.records.folder import RunFolder
 from turnwise.rollout.store import read_episodes
 from turnwise.tasks.curriculum import CurriculumState, ShuffledPasses, draw
-from turnwise.tracking.folder import RunFolder
 from turnwise.types import Difficulty, Task
 
 

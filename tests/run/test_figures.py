@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from tests.rewards.test_conversations import HONEST, TASK, episode
-from turnwise.evaluate.report import EvaluationReport
-from turnwise.evaluate.summary import record
 from turnwise.rollout.collector import Progress
+from turnwise.rollout.measure.report import EvaluationReport
+from turnwise.rollout.measure.summary import record
 from turnwise.run.figures import evaluation_figures, rollout_figures
 from turnwise.types import Group, Reward, Stop, Trajectory
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from turnwise.runtime.garbage import frozen_garbage
+from turnwise.system.garbage import frozen_garbage
 
 
 class Thing:

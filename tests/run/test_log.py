@@ -13,9 +13,9 @@ from tests.run.stage import write_recipe
 from tests.run.test_signals import read_until, state, train, training
 from tests.run.test_train import UNMEASURED, lines
 from tests.test_cli import Ran
-from turnwise.tracking.ending import read_ending
-from turnwise.tracking.failed_starts import read_failed_starts
-from turnwise.tracking.folder import RunFolder
+from turnwise.records.ending import read_ending
+from turnwise.records.failed_starts import read_failed_starts
+from turnwise.records.folder import RunFolder
 from turnwise.training.update import checkpoint
 
 TIMED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} (INFO|WARNING|ERROR) (.*)")

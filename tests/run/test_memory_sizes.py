@@ -10,11 +10,11 @@ from transformers import BloomConfig
 
 from tests.run.stage import recipe
 from turnwise.config import DEFAULT_SIZES, Recipe
-from turnwise.distributed import ALONE
-from turnwise.run import memory_sizes
-from turnwise.run.screen import Screen
-from turnwise.runtime.device_memory import Memory
-from turnwise.tracking.folder import RunFolder
+from turnwise.models.device_memory import Memory
+from turnwise.records.folder import RunFolder
+from turnwise.run.screen.screen import Screen
+from turnwise.setup import sizes as memory_sizes
+from turnwise.system.ranks import ALONE
 
 GIB = 2**30
 
@@ -27,7 +27,7 @@ def sized(
     monkeypatch.setattr(memory_sizes, "memory_for", lambda _: memory)
     out = io.StringIO()
     screen = Screen(Console(file=out, width=200), folder.recipe)
-    return memory_sizes.with_sizes_found(folder.recipe, folder, screen, ranks), out.getvalue()
+    return memory_sizes.with_sizes_found(folder.recipe, folder, screen.say, ranks), out.getvalue()
 
 
 def test_the_sizes_are_said_stored_and_kept_when_the_machine_has_less_memory(

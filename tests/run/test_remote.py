@@ -11,14 +11,14 @@ from tests.engines.served import serving
 from tests.run.stage import write_recipe
 from tests.run.test_train import UNMEASURED, before_update, lines, run_it
 from turnwise.config import Recipe, load_recipe
-from turnwise.doctor import FindingLevel
-from turnwise.doctor.recipe import check_remote
-from turnwise.protocols import Adapter
+from turnwise.records.folder import RunFolder
 from turnwise.rollout.store import read_episodes
+from turnwise.run.checks import FindingLevel
+from turnwise.run.checks.model import check_remote
 from turnwise.run.training_run import TrainingRun
-from turnwise.tracking.folder import RunFolder
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update import checkpoint
+from turnwise.types.protocols import Adapter
 
 NUM_STEPS = 2
 

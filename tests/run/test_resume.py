@@ -11,9 +11,9 @@ import torch
 
 from tests import warm
 from tests.rollout.stage import task
+from turnwise.records.folder import RunFolder
 from turnwise.rollout.store import read_episodes
 from turnwise.tasks.load import save
-from turnwise.tracking.folder import RunFolder
 from turnwise.training.update import checkpoint
 from turnwise.types import Difficulty, ModelUser, Task
 

@@ -12,9 +12,9 @@ import turnwise as tw
 from tests.run.stage import write_recipe
 from tests.run.test_signals import running, train
 from tests.run.test_train import UNMEASURED
+from turnwise.records.folder import RunFolder
 from turnwise.run.resumption import resume_command
 from turnwise.tasks.load import load, save
-from turnwise.tracking.folder import RunFolder
 from turnwise.types import Truth, answer_of
 
 

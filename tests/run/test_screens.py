@@ -14,11 +14,11 @@ from rich.console import Console
 
 from tests.dashboard.recorded import HOSTILE
 from tests.run.stage import recipe, write_recipe
-from turnwise.diagnostics.health import Alarm, AlarmLevel
 from turnwise.rollout.collector import Progress
-from turnwise.run.panel import Panel, sparkline
-from turnwise.run.screen import Json, Quiet, Screen, step_line
-from turnwise.runtime.terminal import duration
+from turnwise.run.health.health import Alarm, AlarmLevel
+from turnwise.run.screen.panel import Panel, sparkline
+from turnwise.run.screen.screen import Json, Quiet, Screen, step_line
+from turnwise.system.terminal import duration
 
 ROOT = Path(__file__).parents[2]
 WARNING = Alarm("truncation", AlarmLevel.WARNING, 0.4, 0.3, "episodes are cut off. Try: more tokens")
@@ -81,7 +81,7 @@ async def test_the_time_left_is_estimated_from_steps_only(
 ) -> None:
     panel = new_panel(tmp_path)
     now = 0.0
-    monkeypatch.setattr("turnwise.run.panel.time.monotonic", lambda: now)
+    monkeypatch.setattr("turnwise.run.screen.panel.time.monotonic", lambda: now)
 
     with panel.showing():
         now = 1000.0  # loading, and the measurement before the first step

@@ -14,8 +14,8 @@ from tests import warm
 from tests.run.stage import write_recipe
 from tests.run.test_train import UNMEASURED
 from tests.test_cli import Ran, turnwise
-from turnwise.tracking.folder import RunFolder
-from turnwise.tracking.run_facts import DIED, read_facts
+from turnwise.records.folder import RunFolder
+from turnwise.records.run_facts import DIED, read_facts
 from turnwise.training.update import checkpoint
 
 ROOT = Path(__file__).parents[2]

@@ -4,15 +4,15 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from tests.assembly.test_demonstration_samples import roomy
-from tests.assembly.test_rescue_samples import READ, WRITE, once, played_by
 from tests.rollout.stage import small_chat, task
+from tests.run.demonstrations.test_lessons import roomy
+from tests.run.demonstrations.test_rescue_samples import READ, WRITE, once, played_by
 from tests.run.test_resume import COMMON, check_identical, play_unbroken_and_broken
 from tests.shown import sound_setup
-from turnwise.assembly.demonstration_samples import demonstrating
-from turnwise.assembly.workbench import open_workbench
-from turnwise.distributed import ALONE
+from turnwise.run.demonstrations.lessons import demonstrating
 from turnwise.run.step_rescues import rescues_of
+from turnwise.setup.bench import open_workbench
+from turnwise.system.ranks import ALONE
 from turnwise.types import Answer, DemoTurn, ExpectedWrite, Group, Task, Truth
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from turnwise.run.stopping import Stopping
+from turnwise.system.stopping import Stopping
 
 
 async def work(begun: asyncio.Event, ended: list[str]) -> str:

@@ -9,8 +9,8 @@ import pytest
 from tests.run.stage import recipe
 from tests.run.test_train import UNMEASURED, lines, run_it
 from turnwise.config import Recipe, load_recipe
+from turnwise.records.folder import RunFolder
 from turnwise.rollout.store import read_episodes
-from turnwise.tracking.folder import RunFolder
 
 
 def at_temperatures(folder: Path, mode: str, **sections: Any) -> tuple[Recipe, RunFolder]:

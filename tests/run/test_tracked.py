@@ -7,10 +7,10 @@ from typing import Any
 from tests.run.stage import write_recipe
 from tests.run.test_signals import ROOT, train
 from tests.test_cli import turnwise
+from turnwise.records.folder import RunFolder
 from turnwise.rollout.store import read_episodes
-from turnwise.tracking.folder import RunFolder
 
-KEEPING, HANGING = (f"tests.tracking.own_trackers:{name}" for name in ("Keeping", "Hanging"))
+KEEPING, HANGING = (f"tests.records.own_trackers:{name}" for name in ("Keeping", "Hanging"))
 
 
 def figures(row: dict[str, Any]) -> dict[str, float]:

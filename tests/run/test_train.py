@@ -19,19 +19,19 @@ from tests.rollout.stage import NOTEBOOK, task
 from tests.run.stage import recipe, write_recipe
 from tests.shown import shown_task
 from turnwise.config import Recipe, load_recipe
-from turnwise.protocols import RewardDown
+from turnwise.records.folder import RunFolder
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed
 from turnwise.rollout.store import read_episodes
 from turnwise.run.loop import RunEnd, train
-from turnwise.run.screen import Screen
-from turnwise.run.stopping import Stopping
+from turnwise.run.screen.screen import Screen
 from turnwise.run.training_run import TrainingRun, open_run
+from turnwise.system.stopping import Stopping
 from turnwise.tasks.load import save
-from turnwise.tracking.folder import RunFolder
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update import checkpoint
 from turnwise.types import Reward, Trajectory, Truth
+from turnwise.types.protocols import RewardDown
 
 UNMEASURED: dict[str, Any] = {"evaluation": {"before_and_after": False}}
 UNREFILLED: dict[str, Any] = {"rollout": {"dynamic_sampling": False}}

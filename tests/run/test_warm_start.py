@@ -10,15 +10,15 @@ from tests import warm
 from tests.rollout.stage import task
 from tests.shown import recipe_in, sound_setup
 from turnwise.api.run import Run
-from turnwise.commands.sft import METRICS
 from turnwise.config import Recipe, override_recipe
+from turnwise.records.ending import How
+from turnwise.records.folder import RunFolder
+from turnwise.run.checks.dry import dry_run
 from turnwise.run.command import train_in
-from turnwise.run.dry import dry_run
+from turnwise.run.demonstrations.warm_up import METRICS
 from turnwise.run.resumption import resume_command
-from turnwise.run.stopping import Stopping
+from turnwise.system.stopping import Stopping
 from turnwise.tasks.load import save
-from turnwise.tracking.ending import How
-from turnwise.tracking.folder import RunFolder
 
 WARM = (
     "run.warm_start=true",

@@ -18,9 +18,9 @@ import torch
 
 from tests.run.resuming import in_a_process
 from tests.shown import recipe_in
-from turnwise.commands import rescue_round
+from turnwise.records.folder import RunFolder
 from turnwise.run.command import train_in
-from turnwise.tracking.folder import RunFolder
+from turnwise.run.demonstrations import rescue_round
 
 
 async def killed(*_arguments: Any) -> Any:

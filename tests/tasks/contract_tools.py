@@ -1,7 +1,7 @@
 """The tools of the five servers as a client lists them, without a server."""
 
-from turnwise.servers.contract import WRITES, contract
 from turnwise.types import Tool
+from turnwise.worlds.market.contract import WRITES, contract
 
 
 def contract_tools() -> tuple[Tool, ...]:

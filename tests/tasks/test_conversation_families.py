@@ -12,18 +12,20 @@ from tests import warm
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import DEFAULT, why_unscorable_by
 from turnwise.rewards.outcome import is_success, successes_of
-from turnwise.servers.embedded.world import open_world
 from turnwise.tasks.check import check_files
-from turnwise.tasks.conversation_cheats import conversation_cheats
-from turnwise.tasks.families import CONVERSATION_FAMILIES, FAMILIES, chosen_families
-from turnwise.tasks.families.changing_conversations import UNDONE_CHANGE
-from turnwise.tasks.families.conversations import LATER_TOOL, MISSING_DAY, SAME_FIGURE
-from turnwise.tasks.family import SPLITS, Case, Conclusion, Family, Material, call, split_of
 from turnwise.tasks.load import load, save
-from turnwise.tasks.make import Made, make_tasks
-from turnwise.tasks.verdict import episode_of, why_unsound
-from turnwise.tasks.verification import WorldMismatch
+from turnwise.tasks.proof.case import Case, Conclusion, call
+from turnwise.tasks.proof.conversation_cheats import conversation_cheats
+from turnwise.tasks.proof.verdict import episode_of, why_unsound
+from turnwise.tasks.proof.verification import WorldMismatch
+from turnwise.tasks.selection import SPLITS, split_of
 from turnwise.types import Answer, Cause, DemoTurn, Stop, Task
+from turnwise.worlds.market.families import CONVERSATION_FAMILIES, FAMILIES, chosen_families
+from turnwise.worlds.market.families.changing_conversations import UNDONE_CHANGE
+from turnwise.worlds.market.families.conversations import LATER_TOOL, MISSING_DAY, SAME_FIGURE
+from turnwise.worlds.market.families.kit import Family, Material
+from turnwise.worlds.market.families.making import Made, make_tasks
+from turnwise.worlds.market.world import open_world
 
 MARKET = open_world(0).market
 COUNTS = {"train": 2, "validation": 1, "test": 1}

@@ -13,28 +13,21 @@ from tests import warm
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import DEFAULT, why_unscorable_by
 from turnwise.rewards.outcome import is_success
-from turnwise.servers.embedded.companies import Company
-from turnwise.servers.embedded.world import open_world
 from turnwise.tasks.check import check_files
-from turnwise.tasks.families import FAMILIES
-from turnwise.tasks.families.changes import CHANNEL_PRICE, POST_FIGURE
-from turnwise.tasks.families.lookups import QUOTE_FIGURE
-from turnwise.tasks.family import (
-    SPLITS,
-    Case,
-    Conclusion,
-    Family,
-    Material,
-    PlanStep,
-    call,
-    is_clear,
-    split_of,
-)
 from turnwise.tasks.load import save
-from turnwise.tasks.make import Made, make_tasks
-from turnwise.tasks.plan import ToolsDown
-from turnwise.tasks.verification import WorldMismatch
+from turnwise.tasks.proof.answers import is_clear
+from turnwise.tasks.proof.case import Case, Conclusion, PlanStep, call
+from turnwise.tasks.proof.follow import ToolsDown
+from turnwise.tasks.proof.verification import WorldMismatch
+from turnwise.tasks.selection import SPLITS, split_of
 from turnwise.types import Answer, Difficulty, ExpectedWrite, StateProbe
+from turnwise.worlds.market.data.companies import Company
+from turnwise.worlds.market.families import FAMILIES
+from turnwise.worlds.market.families.changes import CHANNEL_PRICE, POST_FIGURE
+from turnwise.worlds.market.families.kit import Family, Material
+from turnwise.worlds.market.families.lookups import QUOTE_FIGURE
+from turnwise.worlds.market.families.making import Made, make_tasks
+from turnwise.worlds.market.world import open_world
 
 MARKET = open_world(0).market
 COUNTS = {"train": 2, "validation": 1, "test": 1}

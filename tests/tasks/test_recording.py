@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.tasks.legacy_rows import CHANNELS, FAILED, QUOTE, inputs_row, processed_row
-from turnwise.tasks.recording import RecordedCall, Recording, recording_of
+from turnwise.tasks.earlier.recording import RecordedCall, Recording, recording_of
 
 
 def read(row: dict[str, Any]) -> Recording:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from turnwise.tasks.worlds import check_worlds, live_conflicts
+from turnwise.tasks.live_conflicts import check_worlds, live_conflicts
 from turnwise.types import Answer, DemoTurn, ExpectedWrite, LiveServer, Message, Task, ToolCall, Truth
 
 POST = "send_slack_message"

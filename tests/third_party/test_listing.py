@@ -13,7 +13,7 @@ from tests.third_party.installed import LEGACY_VERSION, PLACES, spec
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import Session, command_of
 from turnwise.mcp.spec import Isolation, ServerSpec
-from turnwise.runtime.busy_clock import BusyClock
+from turnwise.system.busy_clock import BusyClock
 from turnwise.types import Cause
 
 MODERN_VERSION = "2026-07-28"

@@ -12,7 +12,7 @@ import pytest
 from tests.mcp.leaks import nothing_leaks
 from tests.mcp.leases import ask, spec_of
 from tests.third_party.installed import block, spec
-from turnwise.commands.tools import call_tool
+from turnwise.cli.tools import call_tool
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
 from turnwise.types import Cause

@@ -11,8 +11,8 @@ from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 from tests.engines.models import SIZES, llama, qwen3
 from turnwise.config.training import PolicyConfig
-from turnwise.training.model.policy import Policy, Scores
 from turnwise.training.packing.samples import Sample
+from turnwise.training.policy.policy import Policy, Scores
 from turnwise.training.update.scoring import Passes
 
 LORA = PolicyConfig(lora_rank=4, lora_alpha=8)

@@ -14,7 +14,7 @@ from tests.engines.models import qwen3
 from tests.training.policies import LORA, gradients, largest_gap, noisy_policy, relative_gaps
 from tests.training.samples import family
 from turnwise.training.kernels.lora import AdaptedLinear, use_products
-from turnwise.training.model.policy import Policy
+from turnwise.training.policy.policy import Policy
 
 IN, OUT, RANK = 24, 40, 4
 SHAPES = {"tokens": (7,), "rows of tokens": (3, 5), "one token": (1, 1)}

@@ -12,7 +12,7 @@ from transformers import GemmaConfig, GemmaForCausalLM
 from tests.engines.models import SIZES, llama, qwen3
 from tests.training.policies import LORA, relative_gaps
 from turnwise.training.kernels.norms import FusedNorm, fuse_norms
-from turnwise.training.model.policy import Policy
+from turnwise.training.policy.policy import Policy
 
 NUM_LAYERS = SIZES["num_hidden_layers"]
 FUSED: dict[str, tuple[Callable[[], Any], int]] = {

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from tests.training.updates import recipe_of, sample_of
-from turnwise.training.model.policy import Scores
 from turnwise.training.packing.batch import batch_of
+from turnwise.training.policy.policy import Scores
 from turnwise.training.update.objective import Objective, Shares
 from turnwise.training.update.targets import Before, Lesson, Targets, Values
 

@@ -9,7 +9,7 @@ from torch.nn import Parameter
 
 from tests.training.updates import new_model, new_trainer, recipe_of, some_samples
 from turnwise.config import load_recipe
-from turnwise.runtime.device_memory import check_host_memory
+from turnwise.models.device_memory import check_host_memory
 from turnwise.training.update import offload
 from turnwise.training.update.optimizer import Optimizer
 

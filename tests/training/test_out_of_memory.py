@@ -17,7 +17,7 @@ from tests.training.updates import (
     recipe_of,
     some_samples,
 )
-from turnwise.training.model.policy import Policy
+from turnwise.training.policy.policy import Policy
 from turnwise.training.update.sft import fine_tune
 from turnwise.training.update.trainer import Trainer
 

@@ -29,8 +29,8 @@ from tests.training.policies import (
 )
 from tests.training.samples import GIVEN, OWN, family, plain_rows, sample
 from turnwise.config.training import PolicyConfig, ValueConfig
-from turnwise.training.model.policy import Policy
 from turnwise.training.packing.samples import Sample
+from turnwise.training.policy.policy import Policy
 from turnwise.types import Sampling
 
 ADAPTER = ValueConfig(trunk="adapter")

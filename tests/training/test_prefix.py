@@ -31,10 +31,10 @@ from tests.training.samples import GIVEN, OWN, family, plain_rows, sample
 from tests.training.updates import assert_close, new_trainer, recipe_of, some_samples
 from turnwise.config.training import PolicyConfig, ValueConfig
 from turnwise.training.kernels.prefix import Prefix
-from turnwise.training.model.policy import Policy
 from turnwise.training.packing.batch import batch_of
 from turnwise.training.packing.layout import common_prefix
 from turnwise.training.packing.samples import Sample
+from turnwise.training.policy.policy import Policy
 from turnwise.training.update.scoring import MIN_CARRIED, Pass, Passes
 
 CHECKPOINTING = {"gradient_checkpointing": True}

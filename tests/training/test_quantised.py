@@ -14,17 +14,17 @@ from tests.run.stage import recipe
 from tests.run.test_train import lines, run_it
 from tests.training.policies import LORA, add_noise
 from tests.training.samples import family, plain_rows
-from turnwise.assembly.trained_policy import load_trained
-from turnwise.assembly.workbench import load_model
 from turnwise.config import ModelConfig, load_recipe
 from turnwise.engines.weight_transfer import write_model
-from turnwise.protocols import Adapter
-from turnwise.runtime.model_support import is_quantised
-from turnwise.training.model import quantised
-from turnwise.training.model.model_folder import plain_model
-from turnwise.training.model.policy import POLICY, Policy
-from turnwise.training.model.quantised import DISABLED, plain_weights, settled, twin
+from turnwise.models import quantised
+from turnwise.models.model_support import is_quantised
+from turnwise.models.quantised import DISABLED, plain_weights, settled, twin
+from turnwise.setup.bench import load_model
+from turnwise.setup.trained import load_trained
+from turnwise.training.policy.model_folder import plain_model
+from turnwise.training.policy.policy import POLICY, Policy
 from turnwise.types import Sampling
+from turnwise.types.protocols import Adapter
 
 needs_library = pytest.mark.skipif(bool(quantised.why_not()), reason="no bitsandbytes: run `make ready`")
 CLOSE = 1e-4

@@ -8,10 +8,10 @@ import torch
 from tests.training.policies import add_noise
 from tests.training.updates import new_model, new_trainer, recipe_of, some_samples
 from turnwise.config import PolicyConfig, ReferenceConfig
-from turnwise.training.model import reference as module
-from turnwise.training.model.policy import Policy
-from turnwise.training.model.reference import Reference
 from turnwise.training.packing.batch import batch_of
+from turnwise.training.policy import reference as module
+from turnwise.training.policy.policy import Policy
+from turnwise.training.policy.reference import Reference
 from turnwise.training.update.scoring import Passes
 
 both_tunings = pytest.mark.parametrize("tuning", ["lora", "full"])

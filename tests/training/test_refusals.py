@@ -6,15 +6,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from tests.training.updates import (
-    different,
-    frozen,
-    new_trainer,
-    recipe_of,
-    sample_of,
-    some_samples,
-    spoiled,
-)
+from tests.training.updates import different, frozen, new_trainer, recipe_of, sample_of, some_samples, spoiled
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update.trainer import StepResult, Trainer
 

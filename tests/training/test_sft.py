@@ -9,8 +9,8 @@ import torch
 
 from tests.training.updates import different, new_model, sample_of, some_samples
 from turnwise.config import PolicyConfig, Recipe
-from turnwise.training.model.policy import Policy
 from turnwise.training.packing.samples import Sample
+from turnwise.training.policy.policy import Policy
 from turnwise.training.update.sft import SftPart, SftStep, fine_tune, fine_tuning
 
 both_tunings = pytest.mark.parametrize("tuning", ["full", "lora"])

@@ -11,15 +11,15 @@ from torch import Tensor
 from tests.engines.models import llama, qwen3
 from tests.training.policies import FULL, gradients, loss_of, noisy_policy, plain_twin
 from tests.training.samples import GIVEN, OWN, family, sample
-from turnwise.assembly.call_tokens import choose_call_tokens, untrained_call_tokens
-from turnwise.assembly.workbench import chat_of, load_model
-from turnwise.chat import load_tokenizer
 from turnwise.config import Recipe
 from turnwise.config.training import PolicyConfig
-from turnwise.training.model.adapters import BASE
-from turnwise.training.model.model_folder import save_adapter
-from turnwise.training.model.policy import Policy
+from turnwise.models.chat import load_tokenizer
+from turnwise.setup.bench import chat_of, load_model
 from turnwise.training.packing.samples import Sample
+from turnwise.training.policy.adapters import BASE
+from turnwise.training.policy.call_tokens import choose_call_tokens, untrained_call_tokens
+from turnwise.training.policy.model_folder import save_adapter
+from turnwise.training.policy.policy import Policy
 from turnwise.training.update.sft import fine_tune
 from turnwise.types import ToolCall
 

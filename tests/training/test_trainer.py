@@ -23,11 +23,11 @@ from tests.training.updates import (
     some_samples,
     spoiled,
 )
-from turnwise.algorithms.advantages import ADVANTAGES
-from turnwise.algorithms.aggregate import AGGREGATIONS
-from turnwise.algorithms.correction import CORRECTIONS
-from turnwise.algorithms.losses import LOSSES
 from turnwise.config import PRESETS, load_recipe
+from turnwise.training.algorithms.advantages import ADVANTAGES
+from turnwise.training.algorithms.aggregate import AGGREGATIONS
+from turnwise.training.algorithms.correction import CORRECTIONS
+from turnwise.training.algorithms.losses import LOSSES
 from turnwise.training.packing.batch import batch_of, minibatches
 from turnwise.training.packing.samples import Sample
 

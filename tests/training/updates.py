@@ -15,8 +15,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from tests.engines.models import SIZES
 from tests.training.samples import GIVEN, OWN, plain_logprobs, sample
 from turnwise.config import Recipe
-from turnwise.training.model.policy import Policy
 from turnwise.training.packing.samples import Sample
+from turnwise.training.policy.policy import Policy
 from turnwise.training.update.trainer import Trainer
 
 VOCAB = 60

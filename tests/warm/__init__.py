@@ -16,18 +16,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from turnwise.mcp.spec import ServerSpec, load
-from turnwise.servers.embedded.world import open_world
-from turnwise.servers.services import DEFAULT_FILE
+from turnwise.worlds.market.services import DEFAULT_FILE
+from turnwise.worlds.market.world import open_world
 
 HERE = Path(__file__).parent
 LIGHT = (
     "turnwise.cli",
-    "turnwise.commands.tools",
+    "turnwise.cli.tools",
     "turnwise.mcp.pool",
     "turnwise.mcp.serve",
-    "turnwise.servers.embedded",
-    "turnwise.servers.python",
-    "turnwise.servers.services",
+    "turnwise.worlds.market.tools",
+    "turnwise.worlds.market.python_tools",
+    "turnwise.worlds.market.services",
 )
 """The imports of commands without a model; torch is not one of them."""
 HEAVY = (
@@ -38,7 +38,7 @@ HEAVY = (
     "transformers.models.auto.modeling_auto",
     "turnwise.run.loop",
     "turnwise.run.training_run",
-    "turnwise.commands.chat",
+    "turnwise.cli.chat",
     "uvicorn",
 )
 

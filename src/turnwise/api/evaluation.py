@@ -9,11 +9,9 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from turnwise.api.background import run_in_thread
-from turnwise.api.resolved import announce_servers
 from turnwise.config import Recipe
-from turnwise.evaluate.playing import evaluate_recipe, on_stderr
-from turnwise.evaluate.report import (
+from turnwise.rollout.collector import Progress
+from turnwise.rollout.measure.report import (
     Comparison,
     EvaluationReport,
     compare,
@@ -24,11 +22,13 @@ from turnwise.evaluate.report import (
     require_free_report,
     trajectories_of,
 )
-from turnwise.evaluate.statistics import Estimate
-from turnwise.evaluate.summary import Summary, summarise
-from turnwise.rollout.collector import Progress
+from turnwise.rollout.measure.statistics import Estimate
+from turnwise.rollout.measure.summary import Summary, summarise
 from turnwise.rollout.store import StoredEpisode, read_episodes
-from turnwise.runtime.python_functions import Given
+from turnwise.run.playing import evaluate_recipe, on_stderr
+from turnwise.setup.resolve import announce_servers
+from turnwise.system.background import run_in_thread
+from turnwise.system.python_functions import Given
 from turnwise.types import Task
 
 _WIDTH = 100

@@ -7,9 +7,9 @@ from turnwise.config.optional_packages import missing_package
 
 
 def load_name(module: str, name: str) -> Any:
-    """Return `name` of a module in `turnwise.api`."""
+    """Return `name` of a module of ours."""
     try:
-        return getattr(import_module(f"turnwise.api.{module}"), name)
+        return getattr(import_module(f"turnwise.{module}"), name)
     except ModuleNotFoundError as error:
         missing = missing_package(error)
         if missing is None:

@@ -7,9 +7,15 @@ from typing import Any
 
 from rich.console import Console
 
-from turnwise.api.background import run_in_thread
 from turnwise.api.evaluation import Evaluation, measure
-from turnwise.api.resolved import (
+from turnwise.api.run import Run
+from turnwise.config import Recipe
+from turnwise.rewards.terms import RewardLike
+from turnwise.rollout import display
+from turnwise.rollout.store import StoredEpisode
+from turnwise.run.checks.scripted_play import Reply, play_replies
+from turnwise.run.playing import on_stderr, play_episodes
+from turnwise.setup.resolve import (
     NO_SETTINGS,
     TaskSource,
     announce_servers,
@@ -17,13 +23,7 @@ from turnwise.api.resolved import (
     resolve,
     tasks_from,
 )
-from turnwise.api.reward_terms import RewardLike
-from turnwise.api.run import Run
-from turnwise.config import Recipe
-from turnwise.evaluate.playing import on_stderr, play_episodes
-from turnwise.evaluate.scripted_play import Reply, play_replies
-from turnwise.rollout import display
-from turnwise.rollout.store import StoredEpisode
+from turnwise.system.background import run_in_thread
 from turnwise.types import Task
 
 _ROOMY = {

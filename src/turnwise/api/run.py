@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.api.evaluation import Evaluation, checkpoint_choice, measure
-from turnwise.api.metrics import Metrics, read_metrics
-from turnwise.api.overrides import as_overrides, given_functions
-from turnwise.api.resolved import NO_SETTINGS, TaskSource, changes, require_consent, tasks_from
 from turnwise.config import Recipe, override_recipe
-from turnwise.environments import generated_tasks
+from turnwise.records.ending import Ending
+from turnwise.records.folder import RunFolder
+from turnwise.records.metrics import Metrics, read_metrics
 from turnwise.rollout.store import StoredEpisode, read_episodes
-from turnwise.runtime.process_setup import prepare
-from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
-from turnwise.runtime.regular_files import names_in, read_table
-from turnwise.tracking.ending import Ending
-from turnwise.tracking.folder import RunFolder
+from turnwise.setup.overrides import as_overrides, given_functions
+from turnwise.setup.resolve import NO_SETTINGS, TaskSource, changes, require_consent, tasks_from
+from turnwise.system.files.regular_files import names_in, read_table
+from turnwise.system.process_setup import prepare
+from turnwise.system.python_functions import NOTHING_GIVEN, Given
+from turnwise.worlds.environment import generated_tasks
 
 
 class Run:
@@ -84,8 +84,8 @@ class Run:
         samples, temperature, out, quiet: as in `turnwise.evaluate`.
         trust: start what the recipe of a run made elsewhere names.
         """
-        from turnwise.assembly.trained_policy import load_trained
-        from turnwise.training.model.model_folder import plain_model
+        from turnwise.setup.trained import load_trained
+        from turnwise.training.policy.model_folder import plain_model
 
         prepare()
         functions = dict(self._given)
@@ -113,7 +113,7 @@ class Run:
         self, out: str | Path, *, step: int | None = None, best: bool = False, adapter: bool = False
     ) -> Path:
         """Write the trained model to a new folder that transformers, vLLM or peft can load."""
-        from turnwise.commands.export import export_run
+        from turnwise.setup.export import export_run
 
         which = checkpoint_choice(step, best)
         return export_run(self.path, Path(out), which=which, is_adapter=adapter).folder

@@ -6,9 +6,18 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from turnwise.api.background import run_in_thread
-from turnwise.api.overrides import as_overrides
-from turnwise.api.resolved import (
+from turnwise.api.run import Run, as_path
+from turnwise.config import Recipe, override_recipe
+from turnwise.records.failed_starts import Starting, recording_failed_start
+from turnwise.records.folder import RunFolder
+from turnwise.rewards.terms import RewardLike
+from turnwise.run.command import train_in
+from turnwise.run.demonstrations.warm_up import WarmStart, warm_up
+from turnwise.run.loop import OnStep
+from turnwise.run.resumption import open_to_resume
+from turnwise.run.screen.screen import Quiet
+from turnwise.setup.overrides import as_overrides
+from turnwise.setup.resolve import (
     NO_SETTINGS,
     Resolved,
     TaskSource,
@@ -18,21 +27,12 @@ from turnwise.api.resolved import (
     require_one_process,
     resolve,
 )
-from turnwise.api.reward_terms import RewardLike
-from turnwise.api.run import Run, as_path
-from turnwise.assembly.environment_tasks import require_train_tasks
-from turnwise.assembly.trusted_runs import keep_agreement
-from turnwise.commands.sft import WarmStart, warm_up
-from turnwise.config import Recipe, override_recipe
-from turnwise.run.command import train_in
-from turnwise.run.loop import OnStep
-from turnwise.run.resumption import open_to_resume
-from turnwise.run.screen import Quiet
-from turnwise.run.stopping import Stopping
-from turnwise.runtime.process_setup import prepare
-from turnwise.runtime.python_functions import Given
-from turnwise.tracking.failed_starts import Starting, recording_failed_start
-from turnwise.tracking.folder import RunFolder
+from turnwise.setup.tasks import require_train_tasks
+from turnwise.setup.trusted_runs import keep_agreement
+from turnwise.system.background import run_in_thread
+from turnwise.system.process_setup import prepare
+from turnwise.system.python_functions import Given
+from turnwise.system.stopping import Stopping
 from turnwise.training.update.sft import SftStep
 
 

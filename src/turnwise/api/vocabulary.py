@@ -2,7 +2,6 @@
 
 from turnwise.config import Recipe
 from turnwise.mcp.serve import Unavailable
-from turnwise.protocols import EnvironmentDown
 from turnwise.rollout.store import StoredEpisode
 from turnwise.types import (
     Answer,
@@ -20,6 +19,7 @@ from turnwise.types import (
     Truth,
     UserRule,
 )
+from turnwise.types.protocols import EnvironmentDown
 
 __all__ = [
     "Answer",

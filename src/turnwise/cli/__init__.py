@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
-import turnwise
-from turnwise.cli import check, config, engine, explore, init, learn, models, play, runs, servers, tasks, view
+from turnwise.cli import config, engine, explore, init, models, play, runs, servers, tasks, view
+from turnwise.cli import doctor as check
+from turnwise.cli import train as learn
 from turnwise.cli.mistakes import reports_mistakes
 from turnwise.cli.options import fail
-from turnwise.runtime.lasting_output import lasting_output
+from turnwise.system.lasting_output import lasting_output
+from turnwise.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,7 +24,7 @@ app = typer.Typer(
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
-        print(f"turnwise {turnwise.__version__}")
+        print(f"turnwise {__version__}")
         raise typer.Exit
 
 
@@ -84,7 +86,7 @@ def main() -> None:
         with lasting_output(lambda what: None):  # a command whose reader has ended goes on in silence
             app()
     except SystemExit as ended:
-        detached = sys.modules.get("turnwise.runtime.detached_thread")
+        detached = sys.modules.get("turnwise.system.threads")
         if detached is None or not detached.is_left_behind():
             raise
         sys.stdout.flush()

@@ -43,7 +43,7 @@ def config(
 
 
 def _print(key: "KeyFacts", width: int) -> None:
-    from turnwise.runtime.terminal import wrapped
+    from turnwise.system.terminal import wrapped
 
     is_unset = key.default in ("required", "unset")
     print(f"{key.name} ({key.default})" if is_unset else f"{key.name} = {key.default}")

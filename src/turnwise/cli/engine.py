@@ -39,9 +39,9 @@ def engine(
     import os
 
     agent = read_agent(recipe, best=best, step=step, trust=trust, overrides=overrides)
-    from turnwise.commands.engine import serve_engine
+    from turnwise.cli.engine_service import serve_engine
     from turnwise.engines.remote import TOKEN_VARIABLE
-    from turnwise.runtime.admission import TokenRequired
+    from turnwise.system.net.admission import TokenRequired
 
     token = os.environ.get(TOKEN_VARIABLE, "")
     serving = serve_engine(

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from turnwise.commands.replay import fill_results
 from turnwise.config import Recipe
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards, parts_of
-from turnwise.servers.backends import ReadyServers
+from turnwise.run.demonstrations.replay import fill_results
+from turnwise.setup.servers import ReadyServers
 from turnwise.tasks.load import PlacedTask, Problem, save_new
 
 

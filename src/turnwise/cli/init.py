@@ -25,10 +25,10 @@ def init(
 
     Example: turnwise init my-run --mcp mcp.json
     """
-    from turnwise.commands.model_choice import ModelAdvice, choose_model, this_machine
-    from turnwise.commands.starter import Setup, check_free, describe_model, write_starter
-    from turnwise.commands.tools import list_tools
-    from turnwise.runtime.terminal import printable
+    from turnwise.cli.model_choice import ModelAdvice, choose_model, this_machine
+    from turnwise.cli.starter import Setup, check_free, describe_model, write_starter
+    from turnwise.mcp.listing import list_tools
+    from turnwise.system.terminal import printable
 
     check_free(folder, is_explored=explore)
     own = mcp or (Path("mcp.json") if Path("mcp.json").exists() else None)
@@ -63,10 +63,10 @@ def _explored(folder: Path, mcp: Path | None) -> Path:
     """Explore the servers and return the folder with the tasks. Exits if there are too few to train on."""
     from rich.console import Console
 
-    from turnwise.commands.starter import MIN_EXPLORED_TASKS
+    from turnwise.cli.starter import MIN_EXPLORED_TASKS
     from turnwise.explore.command import ExploreCommand
     from turnwise.explore.options import ExploreOptions
-    from turnwise.runtime.terminal import counted
+    from turnwise.system.terminal import counted
 
     out = folder / "tasks"
     console = Console(emoji=False, highlight=False)

@@ -4,8 +4,8 @@ import logging
 import os
 import sys
 
-from turnwise.runtime.terminal import printable
-from turnwise.tracking.run_log import is_on_screen
+from turnwise.records.run_log import is_on_screen
+from turnwise.system.terminal import printable
 
 VARIABLE = "TURNWISE_LOG"
 

@@ -27,7 +27,7 @@ def export(
     """
     which = chosen(best, step)
     check_run(run)
-    from turnwise.commands.export import export_run
+    from turnwise.setup.export import export_run
 
     exported = export_run(run, out, which=which, is_adapter=adapter)
     kind = "adapter" if adapter else "model"
@@ -50,7 +50,7 @@ def chat(
 
     agent = read_agent(path, best=best, step=step, trust=trust, overrides=overrides)
     announce_servers(agent.recipe)
-    from turnwise.commands.chat import lines_of, talk
+    from turnwise.cli.chat import lines_of, talk
 
     console = Console(emoji=False, highlight=False)
     run_async(talk(agent.recipe, agent.model, temperature=temperature, console=console, ask=lines_of("> ")))

@@ -41,7 +41,7 @@ def rollout(
     if out.exists():
         print(f"{out} is there already: these trajectories are appended to it", file=sys.stderr)
     chosen = _tasks(tasks, settings, "train")[:groups]
-    from turnwise.evaluate.playing import play_groups
+    from turnwise.run.playing import play_groups
 
     run_async(play_groups(settings, chosen, out=out, num_shown=show))
 
@@ -79,8 +79,8 @@ def evaluate(
 
     Example: turnwise eval recipe.toml -k 8 --set model.path=models/warm
     """
-    from turnwise.evaluate.report import compare as compared
-    from turnwise.evaluate.report import (
+    from turnwise.rollout.measure.report import compare as compared
+    from turnwise.rollout.measure.report import (
         new_report,
         print_comparison,
         print_report,
@@ -110,7 +110,7 @@ def evaluate(
     )
     processes.alone(agent.recipe, "eval")
     announce_servers(agent.recipe)
-    from turnwise.evaluate.playing import evaluate_recipe
+    from turnwise.run.playing import evaluate_recipe
     from turnwise.tasks.selection import across_families
 
     chosen = across_families(_tasks(tasks, agent.recipe, "test"), agent.recipe.evaluation.num_tasks)
@@ -134,7 +134,7 @@ def evaluate(
 
 def _tasks(file: Path | None, recipe: "Recipe", split: str) -> "tuple[Task, ...]":
     """Return the tasks of a file, else those of the recipe's split, else those that its environment has."""
-    from turnwise.assembly.environment_tasks import environment_tasks
+    from turnwise.setup.tasks import environment_tasks
     from turnwise.tasks.load import load
 
     path = file or recipe.tasks.files.get(split)

@@ -11,8 +11,8 @@ from turnwise.cli.options import fail
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
-    from turnwise.distributed import Ranks
-    from turnwise.tracking.folder import RunFolder
+    from turnwise.records.folder import RunFolder
+    from turnwise.system.ranks import Ranks
 
 
 def with_processes(overrides: list[str], asked: int | None) -> list[str]:
@@ -26,7 +26,7 @@ def with_processes(overrides: list[str], asked: int | None) -> list[str]:
 
 def alone(recipe: "Recipe", command: str) -> None:
     """Require a single process: fail under a launcher, and print which hardware settings are ignored."""
-    from turnwise.distributed.launch import is_launched
+    from turnwise.system.ranks.launch import is_launched
 
     if is_launched():
         fail(f"{command} is done by one process: start it without torchrun or accelerate")
@@ -40,11 +40,11 @@ def alone(recipe: "Recipe", command: str) -> None:
 
 def _num_launched() -> int | None:
     """Return None without a launcher; this is checked before importing torch, which takes seconds."""
-    from turnwise.distributed.launch import is_launched
+    from turnwise.system.ranks.launch import is_launched
 
     if not is_launched():
         return None
-    from turnwise.distributed.group import num_launched, take_device
+    from turnwise.system.ranks.group import num_launched, take_device
 
     try:
         take_device()
@@ -59,8 +59,8 @@ def are_to_be_started(recipe: "Recipe") -> bool:
 
 def start(recipe: "Recipe", command: Sequence[str]) -> int:
     """Run turnwise's command in every process; return the exit code of the first that failed, else 0."""
-    from turnwise.distributed.launch import launch
-    from turnwise.runtime.devices import choose_device
+    from turnwise.models.devices import choose_device
+    from turnwise.system.ranks.launch import launch
 
     count = recipe.hardware.num_processes
     try:
@@ -80,8 +80,8 @@ def start(recipe: "Recipe", command: Sequence[str]) -> int:
 @contextlib.contextmanager
 def joined(recipe: "Recipe") -> "Iterator[Ranks]":
     """Join the launched processes, or run alone, during the block; this process ends with its launcher."""
-    from turnwise.distributed import Alone
-    from turnwise.distributed.launch import watch_launcher
+    from turnwise.system.ranks import Alone
+    from turnwise.system.ranks.launch import watch_launcher
 
     hardware = recipe.hardware
     if _num_launched() is None and hardware.strategy == "data_parallel":
@@ -89,8 +89,8 @@ def joined(recipe: "Recipe") -> "Iterator[Ranks]":
         return
     watch_launcher()
 
-    from turnwise.distributed import group
-    from turnwise.runtime.devices import choose_device
+    from turnwise.models.devices import choose_device
+    from turnwise.system.ranks import group
 
     try:
         device = choose_device(recipe.model.device)
@@ -103,8 +103,8 @@ def joined(recipe: "Recipe") -> "Iterator[Ranks]":
 @contextlib.contextmanager
 def one_folder(ranks: "Ranks", open_it: "Callable[[], RunFolder]") -> "Iterator[RunFolder]":
     """Yield the run's folder: the first rank opens and locks it, the others open it without writing."""
-    from turnwise.distributed import first_rank_value, is_first
-    from turnwise.tracking.folder import RunFolder
+    from turnwise.records.folder import RunFolder
+    from turnwise.system.ranks import first_rank_value, is_first
 
     folder: RunFolder | None = None
     ended: typer.Exit | None = None

@@ -12,8 +12,8 @@ import typer
 
 from turnwise.cli.options import fail, print_notes
 from turnwise.cli.trust import require_trust
-from turnwise.runtime.interruption import interrupted_as_by_ctrl_c
-from turnwise.runtime.process_setup import prepare
+from turnwise.system.interruption import interrupted_as_by_ctrl_c
+from turnwise.system.process_setup import prepare
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
@@ -46,7 +46,7 @@ def read_recipe(path: Path | None, overrides: Sequence[str]) -> "Recipe":
     recipe = read_unsettled(path, overrides)
     if recipe.model.quantisation == "none":
         return recipe
-    from turnwise.training.model.quantised import settled
+    from turnwise.models.quantised import settled
 
     return settled(recipe)
 
@@ -59,7 +59,7 @@ def with_generated_tasks(recipe: "Recipe") -> Iterator["Recipe"]:
     """
     with contextlib.ExitStack() as exits:
         if recipe.environment and recipe.tasks.train is None:
-            from turnwise.assembly.environment_tasks import with_environment_tasks
+            from turnwise.setup.tasks import with_environment_tasks
 
             folder = exits.enter_context(tempfile.TemporaryDirectory(prefix="turnwise-tasks-"))
             try:
@@ -73,7 +73,7 @@ def announce_servers(recipe: "Recipe", *, is_printed: bool = True) -> None:
     """Print which servers are live and which keys are unused; exit if the servers' settings are wrong."""
     if recipe.tools.is_replayed:
         return
-    from turnwise.servers.backends import servers_of
+    from turnwise.setup.servers import servers_of
 
     try:
         servers = servers_of(recipe)
@@ -111,8 +111,8 @@ def read_agent(
     prepare()
     check_run(path)
     recipe = run_recipe(path, overrides, trust=trust)
-    from turnwise.assembly.trained_policy import load_trained
-    from turnwise.training.model.model_folder import plain_model
+    from turnwise.setup.trained import load_trained
+    from turnwise.training.policy.model_folder import plain_model
 
     try:
         trained = load_trained(path, which)
@@ -124,7 +124,7 @@ def read_agent(
 def run_recipe(run: Path, overrides: Sequence[str], *, trust: bool) -> "Recipe":
     """Return the recipe of a run with the overrides, after the user has agreed to what it names."""
     from turnwise.config import override_recipe
-    from turnwise.tracking.folder import RunFolder
+    from turnwise.records.folder import RunFolder
 
     try:
         kept = RunFolder.read(run).recipe
@@ -137,7 +137,7 @@ def run_recipe(run: Path, overrides: Sequence[str], *, trust: bool) -> "Recipe":
 
 def check_run(path: Path) -> None:
     """Exit unless `path` is a run's folder; this is checked before importing torch, which takes seconds."""
-    from turnwise.tracking.folder import RunFolder
+    from turnwise.records.folder import RunFolder
 
     try:
         RunFolder.read(path)
@@ -154,8 +154,8 @@ def chosen(best: bool, step: int | None) -> int | Literal["best"] | None:
 
 def run_async(work: Coroutine[None, None, Result]) -> Result:
     """Return the work's result; Ctrl-C, SIGTERM, a closed terminal and a broken pipe end it with code 130."""
-    from turnwise.distributed import RankFailed
     from turnwise.rollout.collector import CollectionFailed
+    from turnwise.system.ranks import RankFailed
 
     try:
         with interrupted_as_by_ctrl_c():

@@ -13,7 +13,7 @@ from turnwise.cli.mistakes import reports_mistakes
 from turnwise.cli.options import AsJson, fail
 
 if TYPE_CHECKING:
-    from turnwise.commands.runs import RunLine
+    from turnwise.records.run_list import RunLine
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -30,7 +30,7 @@ def runs(context: typer.Context, folder: Folder = Path("runs"), as_json: AsJson 
     if context.invoked_subcommand is not None:
         context.obj = folder
         return
-    from turnwise.commands.runs import list_runs
+    from turnwise.records.run_list import list_runs
 
     found = list_runs(folder)
     if as_json:
@@ -57,8 +57,8 @@ def clean(
 
     Example: turnwise runs clean
     """
-    from turnwise.commands.runs import num_bytes, removable, remove
-    from turnwise.runtime.terminal import counted, printable
+    from turnwise.records.run_list import num_bytes, removable, remove
+    from turnwise.system.terminal import counted, printable
 
     found = removable(context.obj, names or [])
     if not found:
@@ -80,7 +80,7 @@ def clean(
 def _print_table(found: "list[RunLine]") -> None:
     from rich.console import Console
 
-    from turnwise.runtime.terminal import figure_table, printable
+    from turnwise.system.terminal import figure_table, printable
 
     headers = ("run", "recipe", "model", "steps", "success", "began", "state")
     rows = [[printable(cell) for cell in _cells(run)] for run in found]

@@ -12,7 +12,7 @@ import typer
 from turnwise.cli.options import AsJson, McpFile, McpOption, fail, print_notes, servers_in
 
 if TYPE_CHECKING:
-    from turnwise.servers.backends import ReadyServers
+    from turnwise.setup.servers import ReadyServers
 
 
 def tools(mcp: McpFile = None, as_json: AsJson = False) -> None:
@@ -20,7 +20,8 @@ def tools(mcp: McpFile = None, as_json: AsJson = False) -> None:
 
     Example: turnwise tools ~/work/mcp.json
     """
-    from turnwise.commands.tools import list_tools, print_listing
+    from turnwise.cli.tools import print_listing
+    from turnwise.mcp.listing import list_tools
 
     servers = servers_in(mcp)
     print_notes(servers)
@@ -55,7 +56,7 @@ def call(
 
     Example: turnwise call execute_python '{"code": "6 * 7"}'
     """
-    from turnwise.commands.tools import call_tool
+    from turnwise.cli.tools import call_tool
     from turnwise.types import Fault
 
     try:
@@ -79,7 +80,7 @@ def call(
 
 def _note_unused_key(servers: "ReadyServers", tool: str) -> None:
     """Say on stderr that a key of the tool's provider was found and is not used."""
-    from turnwise.servers.backends import declared_tools
+    from turnwise.setup.servers import declared_tools
 
     for spec in servers.specs:
         key = servers.unused_keys.get(spec.name)
@@ -109,9 +110,9 @@ def serve(
     Example: turnwise serve fmp --http --port 8001
     """
     from turnwise.mcp.serve import TOKEN_VARIABLE, serve_http, serve_stdio
-    from turnwise.runtime.admission import TokenRequired
-    from turnwise.runtime.environment import environment
-    from turnwise.servers.services import SERVERS, Backend, check_backend, open_service
+    from turnwise.system.environment import environment
+    from turnwise.system.net.admission import TokenRequired
+    from turnwise.worlds.market.services import SERVERS, Backend, check_backend, open_service
 
     if name not in SERVERS:
         fail(f"name: unknown server {name!r}; the servers are {', '.join(SERVERS)}")

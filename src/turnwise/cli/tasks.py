@@ -12,7 +12,7 @@ from turnwise.cli.options import McpOption, fail, servers_in
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
-    from turnwise.servers.backends import ReadyServers
+    from turnwise.setup.servers import ReadyServers
     from turnwise.tasks.load import Problem
 
 app = typer.Typer(help="Make, check and convert task files.", no_args_is_help=True, rich_markup_mode=None)
@@ -48,13 +48,13 @@ def make(
     from turnwise.mcp.pool import Pool
     from turnwise.mcp.spec import load
     from turnwise.rewards.outcome import is_success
-    from turnwise.servers.embedded.world import open_world
-    from turnwise.servers.services import DEFAULT_FILE
-    from turnwise.tasks.families import chosen_families
     from turnwise.tasks.load import check_new, save_new
-    from turnwise.tasks.make import Made, make_tasks
-    from turnwise.tasks.plan import ToolsDown
-    from turnwise.tasks.verification import WorldMismatch
+    from turnwise.tasks.proof.follow import ToolsDown
+    from turnwise.tasks.proof.verification import WorldMismatch
+    from turnwise.worlds.market.families import chosen_families
+    from turnwise.worlds.market.families.making import Made, make_tasks
+    from turnwise.worlds.market.services import DEFAULT_FILE
+    from turnwise.worlds.market.world import open_world
 
     try:
         chosen = chosen_families(family or ())
@@ -120,9 +120,9 @@ def check(
     Example: turnwise tasks check tasks/*.jsonl --mcp mcp.json
     """
     from turnwise.cli.recipes import read_recipe
-    from turnwise.servers.backends import servers_of
+    from turnwise.setup.servers import servers_of
     from turnwise.tasks.load import check_new
-    from turnwise.tasks.plan import ToolsDown
+    from turnwise.tasks.proof.follow import ToolsDown
 
     if fill is not None and len(files) > 1:
         fail(f"--fill {fill}: give one task file, not {len(files)}")
@@ -146,13 +146,13 @@ async def _find_problems(
 ) -> "tuple[list[Problem], list[Problem]]":
     """Return problems and warnings; if `fill` is given and there are no problems, write the filled tasks."""
     from turnwise.cli.fill import fill_file, offer_to_fill
-    from turnwise.commands.unknown_tickers import unknown_tickers
     from turnwise.mcp.pool import Pool
     from turnwise.rewards import is_success, parts_of, why_unscorable_by
     from turnwise.rewards.outcome import is_decidable
     from turnwise.tasks.check import check_files
     from turnwise.tasks.load import PlacedTask, read
     from turnwise.tasks.shortcuts import find_shortcuts
+    from turnwise.worlds.market.unknown_tickers import unknown_tickers
 
     tools = settings.tools
     async with Pool(
@@ -168,12 +168,12 @@ async def _find_problems(
             offer_to_fill(placed)
         decidable = [item for item in placed if is_decidable(item.task)] if not problems else []
         shortcuts = find_shortcuts(decidable, pool.tools, is_success)
-        return problems, [*await unknown_tickers(placed, servers, pool), *shortcuts]
+        return problems, [*await unknown_tickers(placed, servers.embedded, pool), *shortcuts]
 
 
 def _report(problems: "Sequence[Problem]", warnings: "Sequence[Problem]") -> None:
     """Print problems and warnings; exit code 1 on problems."""
-    from turnwise.runtime.terminal import printable
+    from turnwise.system.terminal import printable
 
     for warning in warnings:
         print(printable(f"warning: {warning}"))
@@ -207,11 +207,11 @@ def convert(
     """
     from rich.progress import Progress
 
-    from turnwise.commands.replay import Demonstrated, demonstrated
     from turnwise.mcp.pool import Pool
-    from turnwise.runtime.terminal import printable
+    from turnwise.run.demonstrations.replay import Demonstrated, demonstrated
+    from turnwise.system.terminal import printable
     from turnwise.tasks.load import Problem, check_new, read, save_new
-    from turnwise.tasks.plan import ToolsDown
+    from turnwise.tasks.proof.follow import ToolsDown
 
     check_new(target)
 
@@ -228,7 +228,7 @@ def convert(
                 return Demonstrated(tuple(item.task for item in placed), ())
             recorded = [item.task for item in placed if item.recording is not None]
             if recorded:
-                from turnwise.assembly.workbench import require_harmless, used_servers
+                from turnwise.setup.bench import require_harmless, used_servers
 
                 require_harmless(pool, used_servers(recorded, [tool.server for tool in pool.tools]))
             with Progress(transient=True) as bar:

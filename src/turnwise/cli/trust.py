@@ -28,9 +28,9 @@ def require_trust(
 
     `changed` is the run's recipe with the overrides. What an override names is not asked about.
     """
-    from turnwise.assembly.trusted_runs import consent_question, not_agreed_to
-    from turnwise.runtime.terminal import printable
-    from turnwise.tracking.run_marks import remember_agreed
+    from turnwise.records.run_marks import remember_agreed
+    from turnwise.setup.trusted_runs import consent_question, not_agreed_to
+    from turnwise.system.terminal import printable
 
     keys = [override.partition("=")[0].strip() for override in overrides]
     try:

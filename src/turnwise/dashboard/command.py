@@ -14,10 +14,10 @@ from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.runs import Runs, default_cache
 from turnwise.dashboard.server import application
 from turnwise.dashboard.watch import Watch
-from turnwise.runtime.addresses import is_loopback, url_of
-from turnwise.runtime.atomic_write import write_atomically
-from turnwise.runtime.free_path import move_to_free, require_free
-from turnwise.runtime.http_serving import server_config
+from turnwise.system.files.atomic_write import write_atomically
+from turnwise.system.files.free_path import move_to_free, require_free
+from turnwise.system.net.addresses import is_loopback, url_of
+from turnwise.system.net.http_serving import server_config
 
 
 def open_runs(paths: Sequence[Path], cache: Path | None = None) -> Runs:

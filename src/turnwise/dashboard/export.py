@@ -9,13 +9,13 @@ import re
 from functools import partial
 from typing import Any
 
-from turnwise.dashboard import conversation, episode_list, evaluations, listing, series
-from turnwise.dashboard.alarm_list import listed_alarms
-from turnwise.dashboard.machine import machine
 from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
 from turnwise.dashboard.runs import ListedRun, Runs
 from turnwise.dashboard.server import OF_DAMAGED_FILES, as_json
-from turnwise.dashboard.traffic import traffic
+from turnwise.dashboard.views import conversation, episode_list, evaluations, listing, series
+from turnwise.dashboard.views.alarm_list import listed_alarms
+from turnwise.dashboard.views.machine import machine
+from turnwise.dashboard.views.traffic import traffic
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turnwise.runtime.addresses import LOOPBACK_NAMES, host_of, is_loopback
+from turnwise.system.net.addresses import LOOPBACK_NAMES, host_of, is_loopback
 
 HEADERS = {
     "Content-Security-Policy": (

@@ -11,14 +11,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from turnwise.dashboard.index import Index
-from turnwise.dashboard.run_row import RowReader, RunRow, Scalar, differing
-from turnwise.dashboard.series import last_step, latest
-from turnwise.dashboard.token_texts import Pieces
-from turnwise.diagnostics.health import CHECKS
-from turnwise.runtime.regular_files import make_private_folder
-from turnwise.tracking.failed_starts import FailedStart, read_failed_starts
-from turnwise.tracking.run_facts import RunFacts, ShownRecipe, read_facts
+from turnwise.dashboard.index.index import Index
+from turnwise.dashboard.views.run_row import RowReader, RunRow, Scalar, differing
+from turnwise.dashboard.views.series import last_step, latest
+from turnwise.dashboard.views.token_texts import Pieces
+from turnwise.records.failed_starts import FailedStart, read_failed_starts
+from turnwise.records.run_facts import RunFacts, ShownRecipe, read_facts
+from turnwise.run.health.health import CHECKS
+from turnwise.system.files.regular_files import make_private_folder
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from turnwise.dashboard import (
+from turnwise.dashboard.guard import RequestGuard
+from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
+from turnwise.dashboard.runs import ListedRun, Runs
+from turnwise.dashboard.views import (
     alarm_list,
     call_list,
     conversation,
@@ -27,14 +30,11 @@ from turnwise.dashboard import (
     series,
     task_list,
 )
-from turnwise.dashboard import evaluations as measured
-from turnwise.dashboard.guard import RequestGuard
-from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
-from turnwise.dashboard.runs import ListedRun, Runs
-from turnwise.dashboard.task_files import report_of
-from turnwise.dashboard.traffic import traffic
+from turnwise.dashboard.views import evaluations as measured
+from turnwise.dashboard.views.task_files import report_of
+from turnwise.dashboard.views.traffic import traffic
 from turnwise.dashboard.watch import Watch
-from turnwise.tracking.json_lines import plain
+from turnwise.system.files.json_lines import plain
 
 _HEARTBEAT_SECONDS = 15.0
 _TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}

@@ -6,10 +6,10 @@ import sqlite3
 import threading
 import time
 
-from turnwise.dashboard import search_index
-from turnwise.dashboard.log_files import log_sizes
-from turnwise.dashboard.run_row import RunRow
+from turnwise.dashboard.index import search_index
 from turnwise.dashboard.runs import ListedRun, Runs
+from turnwise.dashboard.views.log_files import log_sizes
+from turnwise.dashboard.views.run_row import RunRow
 
 logger = logging.getLogger(__name__)
 

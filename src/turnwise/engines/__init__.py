@@ -8,7 +8,7 @@ ENGINES = {
     "vllm": "turnwise.engines.vllm:VllmEngine",
     "remote": "turnwise.engines.remote:RemoteEngine",
     "scripted": "turnwise.engines.scripted:ScriptedEngine",
-    "openai": "turnwise.engines.openai:OpenAIEndpoint",
+    "openai": "turnwise.rollout.players.openai:OpenAIEndpoint",
 }
 """Engine name to `module:class`. All implement `protocols.Engine` except `openai`, which takes messages."""
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from turnwise.protocols import Adapter
+from turnwise.types.protocols import Adapter
 
 _PARTS = ("lora_A", "lora_B")
 

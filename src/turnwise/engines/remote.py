@@ -26,10 +26,10 @@ from turnwise.engines.wire import (
     read_state,
     write_asks,
 )
-from turnwise.protocols import Adapter, Ask, EngineDown
-from turnwise.runtime.addresses import check_token
-from turnwise.runtime.line_splitter import LineSplitter
+from turnwise.system.net.addresses import check_token
+from turnwise.system.net.line_splitter import LineSplitter
 from turnwise.types import Completion, Sampling
+from turnwise.types.protocols import Adapter, Ask, EngineDown
 
 logger = logging.getLogger(__name__)
 

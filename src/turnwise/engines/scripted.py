@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from turnwise.protocols import Adapter, Ask, EngineDown
 from turnwise.types import Completion, Finish, Sampling
+from turnwise.types.protocols import Adapter, Ask, EngineDown
 
 Written = str | Sequence[int]
 """Text, which is encoded and ended with the stop id, or token ids, which are played unchanged."""

@@ -35,9 +35,9 @@ from turnwise.engines.wire import (
     unpack,
     write_line,
 )
-from turnwise.protocols import Adapter, Ask, BatchEngine, Engine, EngineDown, SleepingEngine
-from turnwise.runtime.admission import Admission
+from turnwise.system.net.admission import Admission
 from turnwise.types import Completion
+from turnwise.types.protocols import Adapter, Ask, BatchEngine, Engine, EngineDown, SleepingEngine
 
 logger = logging.getLogger(__name__)
 

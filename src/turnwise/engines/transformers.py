@@ -24,11 +24,11 @@ from turnwise.engines.continuous.scheduler import Counts, Scheduler
 from turnwise.engines.continuous.tree import KVShape
 from turnwise.engines.continuous.weights import changed_by, check_weights, copy_weights, merge
 from turnwise.engines.request_check import check_request
-from turnwise.protocols import Adapter, Ask, EngineDown
-from turnwise.runtime.device_memory import memory_of
-from turnwise.runtime.devices import choose_device
-from turnwise.runtime.model_support import is_quantised, why_not_ours
+from turnwise.models.device_memory import memory_of
+from turnwise.models.devices import choose_device
+from turnwise.models.model_support import is_quantised, why_not_ours
 from turnwise.types import Completion, Sampling
+from turnwise.types.protocols import Adapter, Ask, EngineDown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

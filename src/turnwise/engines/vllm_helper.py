@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.config import Recipe
-from turnwise.runtime.devices import VARIABLE
+from turnwise.models.devices import VARIABLE
 
 IMPORTED = ("vllm.v1.engine.async_llm", "vllm.v1.engine.core", "vllm.v1.worker.gpu_worker")
 """What vLLM's processes import first; none of it initialises CUDA, which would not survive the fork."""

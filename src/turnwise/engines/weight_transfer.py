@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from turnwise.protocols import Adapter
-from turnwise.runtime.page_locking import LockablePages
+from turnwise.models.page_locking import LockablePages
+from turnwise.types.protocols import Adapter
 
 ALIGNMENT = 64
 """In bytes: one cache line, and more than any dtype needs."""

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turnwise.engines.request_check import check_sampling
-from turnwise.protocols import Adapter, Ask, EngineDown
 from turnwise.types import Completion, Finish, Sampling
+from turnwise.types.protocols import Adapter, Ask, EngineDown
 
 PROTOCOL = 1
 """The protocol's version; client and server must have the same."""

@@ -18,9 +18,9 @@ from turnwise.explore.task_counts import TaskCounts
 from turnwise.explore.verdicts import OUT_OF_TIME, Proven, Refusal, confirm, judge, prove, truth_of
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
-from turnwise.protocols import RewardDown
-from turnwise.tasks.plan import ToolsDown
+from turnwise.tasks.proof.follow import ToolsDown
 from turnwise.types import Message, Task
+from turnwise.types.protocols import RewardDown
 
 _PER_SESSION = 256
 """Plans that only read and share two sessions. In the second, the order of a round is reversed."""

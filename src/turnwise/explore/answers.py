@@ -8,7 +8,7 @@ from turnwise.explore.document import Scalar
 from turnwise.explore.query import Form
 from turnwise.explore.wording.word_set import word_set
 from turnwise.rewards.answer import matches, normalise
-from turnwise.tasks.family import computed, looked_up
+from turnwise.tasks.proof.answers import computed, looked_up
 from turnwise.types import Answer, Matcher
 
 MAX_ANSWER_CHARS = 80

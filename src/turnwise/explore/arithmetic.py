@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from turnwise.explore.query import Form
-from turnwise.tasks.family import is_clear
+from turnwise.tasks.proof.answers import is_clear
 
 
 @dataclass(frozen=True, slots=True)

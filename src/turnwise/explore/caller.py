@@ -13,8 +13,8 @@ from turnwise.explore.document import Document, document_of
 from turnwise.explore.rate_limits import asked_rest
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
-from turnwise.protocols import Toolbox
 from turnwise.types import Fault, Tool, ToolCall, ToolResult
+from turnwise.types.protocols import Toolbox
 
 EMPTY = "the answer is empty"
 

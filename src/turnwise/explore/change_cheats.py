@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from turnwise.explore.surroundings import SideChange, Surroundings
-from turnwise.protocols import Toolbox
 from turnwise.rewards.outcome import is_success
-from turnwise.tasks.plan import PlanRun, all_hold, asked
-from turnwise.tasks.verdict import episode_of
+from turnwise.tasks.proof.follow import PlanRun, all_hold, asked
+from turnwise.tasks.proof.verdict import episode_of
 from turnwise.types import Cause, DemoTurn, ProbeResult, Task, Tool, ToolCall, ToolResult
+from turnwise.types.protocols import Toolbox
 
 WHOLE_RESULT = "writing more than the value earns it"
 UNASKED_CHANGE = "changing something else as well earns it"

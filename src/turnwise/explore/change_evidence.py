@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 from turnwise.explore.change_inputs import ChangeInput
 from turnwise.explore.document import Document, document_of
-from turnwise.mcp.results import CUT_MARK
+from turnwise.mcp.calls.results import CUT_MARK
 from turnwise.types import StateProbe, Tool
 
 MIN_CHARS = 3

@@ -22,13 +22,13 @@ from turnwise.explore.report_json import as_json
 from turnwise.explore.values import Source, Value
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
-from turnwise.runtime.atomic_write import write_atomically
-from turnwise.runtime.free_path import move_to_free, require_free
-from turnwise.runtime.interruption import interrupted_as_by_ctrl_c
-from turnwise.runtime.regular_files import Damaged, make_private_folder, read_named_text
-from turnwise.runtime.terminal import printable
-from turnwise.tasks.family import SPLITS
+from turnwise.system.files.atomic_write import write_atomically
+from turnwise.system.files.free_path import move_to_free, require_free
+from turnwise.system.files.regular_files import Damaged, make_private_folder, read_named_text
+from turnwise.system.interruption import interrupted_as_by_ctrl_c
+from turnwise.system.terminal import printable
 from turnwise.tasks.load import save, save_new
+from turnwise.tasks.selection import SPLITS
 
 REPORT = "report.json"
 PAGE = "report.html"

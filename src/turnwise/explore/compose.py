@@ -10,7 +10,7 @@ from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material, canonical, is_number
 from turnwise.explore.observation import Observation
 from turnwise.explore.query import Measure, Query
-from turnwise.tasks.family import Case, Conclusion, PlanStep, Results
+from turnwise.tasks.proof.case import Case, Conclusion, PlanStep, Results
 from turnwise.types import Difficulty, Tool
 
 Read = Callable[[Results], object]

@@ -13,9 +13,9 @@ from turnwise.explore.acceptance import HELD_OUT, OTHER_SPLITS, Origin
 from turnwise.explore.politeness import CALLED_ENOUGH, LIMITED
 from turnwise.explore.repetition import SERVER_FAILED
 from turnwise.explore.task_counts import called_tools
-from turnwise.runtime.regular_files import MAX_FILE_BYTES, Damaged, read_table
-from turnwise.tasks.family import SPLITS
+from turnwise.system.files.regular_files import MAX_FILE_BYTES, Damaged, read_table
 from turnwise.tasks.load import load
+from turnwise.tasks.selection import SPLITS
 from turnwise.types import Task, Tool
 
 FILE = "exploration.json"

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 from turnwise.explore.json_text import NoJson, beginning_of_json, json_in
 from turnwise.explore.text_structure import stated_result, structure_of
-from turnwise.mcp.results import CUT_MARK
+from turnwise.mcp.calls.results import CUT_MARK
 
 Scalar = str | int | float | bool
 Path = tuple[str | int, ...]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from turnwise.tasks.family import Case
+from turnwise.tasks.proof.case import Case
 from turnwise.types import Difficulty
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from turnwise.explore.exploration import Exploration, Link, ServerFinding, ToolFinding
-from turnwise.runtime.terminal import printable
-from turnwise.tasks.family import SPLITS
+from turnwise.system.terminal import printable
+from turnwise.tasks.selection import SPLITS
 from turnwise.types import Difficulty, StateProbe, Task, ToolCall
 
 NUM_SAMPLES = 10

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from turnwise.explore.document import Document, document_of
 from turnwise.explore.verdicts import Refusal
-from turnwise.runtime.redaction import REDACTED, Redaction
-from turnwise.runtime.secret_values import is_secret_field, secrets_in_data
+from turnwise.system.redaction import REDACTED, Redaction
+from turnwise.system.secret_values import is_secret_field, secrets_in_data
 from turnwise.tasks.rows import row_of
 from turnwise.types import Task
 

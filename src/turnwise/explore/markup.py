@@ -3,7 +3,7 @@
 import html
 from dataclasses import dataclass
 
-from turnwise.runtime.terminal import printable
+from turnwise.system.terminal import printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from turnwise.engines.openai import ChatMessage, OpenAIEndpoint
 from turnwise.explore.rewording import Question, question_of, why_refused
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
-from turnwise.protocols import EngineDown, RewardDown
 from turnwise.rewards.outcome import is_success
-from turnwise.rollout.endpoint import endpoint_player
-from turnwise.rollout.episode import EpisodeLimits
-from turnwise.runtime.environment import environment
+from turnwise.rollout.players.endpoint import endpoint_player
+from turnwise.rollout.players.openai import ChatMessage, OpenAIEndpoint
+from turnwise.rollout.players.policy import EpisodeLimits
+from turnwise.system.environment import environment
 from turnwise.types import Message, Task, Tool
+from turnwise.types.protocols import EngineDown, RewardDown
 
 _NUM_PARALLEL = 4
 _PROGRESS_EVERY = 20

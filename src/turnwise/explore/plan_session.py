@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from turnwise.mcp.pool import Pool
-from turnwise.protocols import TASK_ONLY, Toolbox
 from turnwise.types import ServerLoss, Tool, ToolCall, ToolResult
+from turnwise.types.protocols import TASK_ONLY, Toolbox
 
 _MAX_FAILURES = 3
 """Failures of a server after which it is not started again."""

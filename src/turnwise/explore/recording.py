@@ -6,8 +6,8 @@ from pathlib import Path
 
 from turnwise.explore.exploration import ToolFinding
 from turnwise.explore.repetition import PlayedCall
-from turnwise.mcp.arguments import ArgumentChecker, BadArguments
-from turnwise.mcp.cassette import Cassette, History, Mode, Recorded
+from turnwise.mcp.calls.arguments import ArgumentChecker, BadArguments
+from turnwise.mcp.calls.cassette import Cassette, History, Mode, Recorded
 from turnwise.types import Cause, Tool
 
 MAX_BYTES = 50_000_000

@@ -8,9 +8,9 @@ from turnwise.explore.tool_verbs import presumes_reading
 from turnwise.explore.verdicts import NOT_SEEN, THERE_BEFORE
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
-from turnwise.protocols import Toolbox
-from turnwise.tasks.plan import PlanFailed, PlanRun, ToolsDown, all_hold, answers_to, asked
+from turnwise.tasks.proof.follow import PlanFailed, PlanRun, ToolsDown, all_hold, answers_to, asked
 from turnwise.types import Task
+from turnwise.types.protocols import Toolbox
 
 _PER_SESSION = 16
 _NUM_PARALLEL = 4

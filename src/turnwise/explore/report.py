@@ -25,7 +25,7 @@ from turnwise.explore.findings import (
     samples,
     shape_rows,
 )
-from turnwise.runtime.terminal import figure_table, wrapped
+from turnwise.system.terminal import figure_table, wrapped
 
 MAX_SERVERS = 8
 MAX_SERVER_LINES = 24

@@ -16,7 +16,7 @@ from turnwise.explore.findings import (
     reason_of,
     tools_of,
 )
-from turnwise.runtime.regular_files import MAX_FILE_BYTES, Damaged, read_table
+from turnwise.system.files.regular_files import MAX_FILE_BYTES, Damaged, read_table
 from turnwise.types import Task
 
 _MAX_EXAMPLE_CHARS = 4_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from turnwise.explore.draft import Draft
 from turnwise.explore.wording import NUM_NAMED, wordings_for
-from turnwise.tasks.family import split_of
+from turnwise.tasks.selection import split_of
 from turnwise.types import Difficulty
 
 SHARES: Mapping[str, float] = {"train": 0.7, "test": 0.15, "validation": 0.15}

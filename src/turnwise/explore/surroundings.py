@@ -11,7 +11,7 @@ from turnwise.explore.change import Change
 from turnwise.explore.day_dependence import Today
 from turnwise.explore.entities import leaves
 from turnwise.explore.observation import Observation
-from turnwise.mcp.results import CUT_MARK
+from turnwise.mcp.calls.results import CUT_MARK
 from turnwise.types import StateProbe, ToolCall, ToolResult
 
 _NUM_WITNESSES = 24

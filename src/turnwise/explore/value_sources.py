@@ -15,7 +15,7 @@ from turnwise.explore.prose_examples import examples_in
 from turnwise.explore.value_formats import format_of
 from turnwise.explore.values import Source, Value
 from turnwise.mcp.spec import ServerSpec
-from turnwise.runtime.secret_values import is_secret_name
+from turnwise.system.secret_values import is_secret_name
 from turnwise.types import Tool
 
 MAX_VALUE_CHARS = 120

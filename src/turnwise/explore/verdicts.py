@@ -13,13 +13,13 @@ from turnwise.explore.entities import leaves
 from turnwise.explore.plan_session import PlanSession
 from turnwise.explore.surroundings import Surroundings
 from turnwise.explore.tool_verbs import presumes_reading
-from turnwise.mcp.results import CUT_MARK
+from turnwise.mcp.calls.results import CUT_MARK
 from turnwise.mcp.session import ConnectFailed
-from turnwise.protocols import Toolbox
 from turnwise.rewards.outcome import is_success
-from turnwise.tasks.plan import PlanFailed, PlanRun, ToolsDown, all_hold, asked, follow
-from turnwise.tasks.verdict import answering_instead, idle_cheats, shortened, why_unsound
+from turnwise.tasks.proof.follow import PlanFailed, PlanRun, ToolsDown, all_hold, asked, follow
+from turnwise.tasks.proof.verdict import answering_instead, idle_cheats, shortened, why_unsound
 from turnwise.types import ExpectedWrite, StateProbe, Task, Tool, ToolCall, Truth
+from turnwise.types.protocols import Toolbox
 
 _LARGE = 100
 """Smaller whole numbers are in many results by chance."""

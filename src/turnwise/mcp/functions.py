@@ -17,11 +17,11 @@ from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_meta
 from pydantic import ValidationError
 from pydantic.errors import PydanticUserError
 
-from turnwise.mcp.function_process import FunctionProcess
+from turnwise.mcp.processes.function_process import FunctionProcess
 from turnwise.mcp.serve import Handler, ServedTool, Service, ToolError, Unavailable
 from turnwise.mcp.spec import ServerOptions, ServerSpec
-from turnwise.runtime.detached_thread import run_detached
-from turnwise.runtime.python_functions import function_name, is_given
+from turnwise.system.python_functions import function_name, is_given
+from turnwise.system.threads import run_detached
 
 logger = logging.getLogger(__name__)
 

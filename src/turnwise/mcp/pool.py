@@ -12,21 +12,21 @@ from typing import Any, Self
 
 import mcp_types as wire
 
-from turnwise.mcp.arguments import ArgumentChecker
-from turnwise.mcp.cassette import Cassette, Mode
-from turnwise.mcp.disk_quota import watch
-from turnwise.mcp.exposure import Exposure, exposure
-from turnwise.mcp.gate import Breaker
+from turnwise.mcp.calls.arguments import ArgumentChecker
+from turnwise.mcp.calls.cassette import Cassette, Mode
+from turnwise.mcp.calls.gate import Breaker
+from turnwise.mcp.calls.results import DEFAULT_MAX_TOKENS, Sanitiser, TokenCounter, estimate_tokens
 from turnwise.mcp.offerings import Offerings
-from turnwise.mcp.results import DEFAULT_MAX_TOKENS, Sanitiser, TokenCounter, estimate_tokens
-from turnwise.mcp.scratch import Scratch
+from turnwise.mcp.processes.disk_quota import watch
+from turnwise.mcp.processes.exposure import Exposure, exposure
+from turnwise.mcp.processes.scratch import Scratch
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import Isolation, ServerSpec
 from turnwise.mcp.stock import ProcessSet, Stock, grouped
 from turnwise.mcp.supply import Holding, Supply
 from turnwise.mcp.toolbox import LeasedToolbox, Readability
-from turnwise.runtime.environment import known_secrets
-from turnwise.runtime.redaction import Redaction
+from turnwise.system.environment import known_secrets
+from turnwise.system.redaction import Redaction
 from turnwise.types import ServerLoss, Tool
 
 logger = logging.getLogger(__name__)

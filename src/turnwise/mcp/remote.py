@@ -17,9 +17,9 @@ import mcp_types as wire
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
-from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE
+from turnwise.mcp.processes.launch import TOO_LARGE_CODE, UNREADABLE_CODE
 from turnwise.mcp.replies import readable
-from turnwise.runtime.retry_after import retry_after_seconds
+from turnwise.system.net.retry_after import retry_after_seconds
 
 NOT_SENT_CODE = -32911
 """The connection was never made, so the request never reached the server."""

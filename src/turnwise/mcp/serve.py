@@ -15,7 +15,6 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-import turnwise
 from turnwise.mcp.episode_meta import (
     BUG,
     CONCURRENCY,
@@ -27,6 +26,7 @@ from turnwise.mcp.episode_meta import (
     STATELESS,
     UPSTREAM,
 )
+from turnwise.version import __version__
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ def build(service: Service, *, instance: str = "") -> Server[Any]:
 
     server = Server[Any](
         service.name,
-        version=turnwise.__version__,
+        version=__version__,
         instructions=service.instructions,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
@@ -182,8 +182,8 @@ async def serve_http(service: Service, *, host: str, port: int, token: str = "")
     """
     import uvicorn
 
-    from turnwise.runtime.admission import Admission
-    from turnwise.runtime.http_serving import server_config
+    from turnwise.system.net.admission import Admission
+    from turnwise.system.net.http_serving import server_config
 
     admission = Admission(host, token)
     # without sessions only the instance tells a client that this server was restarted

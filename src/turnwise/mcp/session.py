@@ -14,7 +14,8 @@ from mcp.client._transport import Transport
 from mcp.server.lowlevel import Server
 from pydantic import ValidationError
 
-import turnwise
+from turnwise.mcp.calls.results import render
+from turnwise.mcp.calls.schemas import Schema
 from turnwise.mcp.episode_meta import (
     BUG,
     CONCURRENCY,
@@ -26,9 +27,11 @@ from turnwise.mcp.episode_meta import (
     STATELESS,
     UPSTREAM,
 )
-from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE, Command, Vitals, stdio_transport
-from turnwise.mcp.named_data import named_data
 from turnwise.mcp.offerings import Offerings, read_offerings
+from turnwise.mcp.processes.launch import TOO_LARGE_CODE, UNREADABLE_CODE, Command, Vitals, stdio_transport
+from turnwise.mcp.processes.named_data import named_data
+from turnwise.mcp.processes.surroundings import installer
+from turnwise.mcp.processes.walls import Namespace
 from turnwise.mcp.remote import (
     BUSY_CODE,
     EXPIRED_CODE,
@@ -37,14 +40,11 @@ from turnwise.mcp.remote import (
     TURNED_AWAY_CODE,
     http_transport,
 )
-from turnwise.mcp.results import render
-from turnwise.mcp.schemas import Schema
 from turnwise.mcp.serve import build
 from turnwise.mcp.spec import EPISODE_DIR, Data, ServerSpec
-from turnwise.mcp.surroundings import installer
-from turnwise.mcp.walls import Namespace
-from turnwise.runtime.busy_clock import BusyClock
+from turnwise.system.busy_clock import BusyClock
 from turnwise.types import Cause, ServerLoss
+from turnwise.version import __version__
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ _MAX_TOOLS = 1_000
 """No prompt holds more tools."""
 _CHECK_SECONDS = 3.0
 _LAST_WORDS_SECONDS = 3.0
-_CLIENT_INFO = wire.Implementation(name="turnwise", version=turnwise.__version__)
+_CLIENT_INFO = wire.Implementation(name="turnwise", version=__version__)
 
 _CAUSES = {
     TOO_LARGE_CODE: Cause.TOO_LARGE,

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, model_validator
 
 from turnwise.mcp.serve import Service
-from turnwise.runtime.environment import environment
-from turnwise.runtime.regular_files import read_named
-from turnwise.runtime.secret_values import is_secret_name, secret_values
+from turnwise.system.environment import environment
+from turnwise.system.files.regular_files import read_named
+from turnwise.system.secret_values import is_secret_name, secret_values
 
 logger = logging.getLogger(__name__)
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from turnwise.mcp.exhaustion import size_of
-from turnwise.mcp.mounts import Mount, Way
-from turnwise.mcp.named_data import named_data, outermost
-from turnwise.mcp.private_folders import find_enclosure, find_fresh, with_real
-from turnwise.mcp.scratch import Scratch, episode_path
+from turnwise.mcp.calls.exhaustion import size_of
+from turnwise.mcp.processes.mounts import Mount, Way
+from turnwise.mcp.processes.named_data import named_data, outermost
+from turnwise.mcp.processes.private_folders import find_enclosure, find_fresh, with_real
+from turnwise.mcp.processes.scratch import Scratch, episode_path
+from turnwise.mcp.processes.surroundings import installer, is_enclosed, surroundings
+from turnwise.mcp.processes.walls import Enclosure, Namespace, NotPrivate, open_namespace
 from turnwise.mcp.session import ConnectFailed, Session
 from turnwise.mcp.spec import EPISODE_DIR, ServerSpec
-from turnwise.mcp.surroundings import installer, is_enclosed, surroundings
-from turnwise.mcp.walls import Enclosure, Namespace, NotPrivate, open_namespace
 from turnwise.types import ServerLoss
 
 logger = logging.getLogger(__name__)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from turnwise.mcp.gate import BreakerOpen, Gate
-from turnwise.mcp.scratch import Scratch, episode_path
+from turnwise.mcp.calls.gate import BreakerOpen, Gate
+from turnwise.mcp.processes.scratch import Scratch, episode_path
+from turnwise.mcp.processes.walls import Namespace
 from turnwise.mcp.session import NEEDS_NETWORK, CallFailed, ConnectFailed, Session, describe
 from turnwise.mcp.spec import Data, Isolation, ServerSpec
 from turnwise.mcp.stock import ProcessSet, Stock, StockedServer, uses_scratch
-from turnwise.mcp.walls import Namespace
 from turnwise.types import Cause, ServerLoss
 
 logger = logging.getLogger(__name__)

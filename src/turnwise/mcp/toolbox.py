@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from turnwise.mcp.arguments import ArgumentChecker, BadArguments, Checked
-from turnwise.mcp.cassette import CallKey, Cassette, History, Mode, NotRecorded, Recorded
-from turnwise.mcp.exhaustion import is_full
-from turnwise.mcp.gate import BreakerOpen
-from turnwise.mcp.results import Sanitiser, TokenCounter, cut, render
+from turnwise.mcp.calls.arguments import ArgumentChecker, BadArguments, Checked
+from turnwise.mcp.calls.cassette import CallKey, Cassette, History, Mode, NotRecorded, Recorded
+from turnwise.mcp.calls.exhaustion import is_full
+from turnwise.mcp.calls.gate import BreakerOpen
+from turnwise.mcp.calls.results import Sanitiser, TokenCounter, cut, render
 from turnwise.mcp.session import CallFailed, ConnectFailed, Session
 from turnwise.mcp.supply import Holding
-from turnwise.protocols import TASK_ONLY
-from turnwise.runtime.busy_clock import BusyClock
+from turnwise.system.busy_clock import BusyClock
 from turnwise.types import Cause, Fault, ServerLoss, Tool, ToolCall, ToolResult
+from turnwise.types.protocols import TASK_ONLY
 
 logger = logging.getLogger(__name__)
 

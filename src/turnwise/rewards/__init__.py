@@ -6,7 +6,6 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self, cast
 
-from turnwise.protocols import RewardDown
 from turnwise.rewards import custom
 from turnwise.rewards.answer import answer
 from turnwise.rewards.environment import environment_part, is_environment_part
@@ -16,8 +15,9 @@ from turnwise.rewards.part import RewardTerm, parts_of
 from turnwise.rewards.scorable import check_scorable, why_unscorable, why_unscorable_by
 from turnwise.rewards.state import probes, writes
 from turnwise.rewards.tools import error_rate, forbidden_tools, format_share, milestones, required_tools
-from turnwise.runtime.python_functions import NOTHING_GIVEN, Given, find_function
+from turnwise.system.python_functions import NOTHING_GIVEN, Given, find_function
 from turnwise.types import Reward, Trajectory
+from turnwise.types.protocols import RewardDown
 
 __all__ = [
     "DEFAULT",

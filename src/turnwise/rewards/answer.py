@@ -9,7 +9,7 @@ from typing import Any
 from turnwise.rewards.characters import compatible
 from turnwise.rewards.exchanges import holds_throughout
 from turnwise.rewards.numbers import LABEL, MAX_CHARS, SCALES, UNITS, canonical_unit, is_close, stated_number
-from turnwise.runtime.bounded_regex import MAX_REGEX_CHARS, compiled, is_match
+from turnwise.system.bounded_regex import MAX_REGEX_CHARS, compiled, is_match
 from turnwise.types import Answer, Matcher, Trajectory
 
 MAX_DOCUMENTS = 50

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from numbers import Real
 from typing import Any
 
-from turnwise.protocols import RewardDown
 from turnwise.types import Trajectory
+from turnwise.types.protocols import RewardDown
 
 
 def guarded(name: str, function: Callable[[Trajectory], Any]) -> Callable[[Trajectory], Awaitable[float]]:

@@ -11,16 +11,16 @@ from typing import Any
 
 import httpx2
 
-from turnwise.protocols import RewardDown
 from turnwise.rewards.answer import answer_text
 from turnwise.rewards.exchanges import exchanges_of
-from turnwise.runtime.addresses import check_token
-from turnwise.runtime.chat_endpoint import ChatEndpoint, EndpointAccount, EndpointPatience, Refused
-from turnwise.runtime.environment import environment, user_folder
-from turnwise.runtime.http_replies import parsed_or_text
-from turnwise.runtime.retries import GaveUp
-from turnwise.runtime.text_cache import TextCache
+from turnwise.system.environment import environment, user_folder
+from turnwise.system.files.text_cache import TextCache
+from turnwise.system.net.addresses import check_token
+from turnwise.system.net.chat_endpoint import ChatEndpoint, EndpointAccount, EndpointPatience, Refused
+from turnwise.system.net.http_replies import parsed_or_text
+from turnwise.system.net.retries import GaveUp
 from turnwise.types import Trajectory
+from turnwise.types.protocols import RewardDown
 
 logger = logging.getLogger(__name__)
 

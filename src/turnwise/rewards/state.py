@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnwise.protocols import RewardDown
 from turnwise.rewards.answer import is_same
 from turnwise.rewards.exchanges import holds_throughout
 from turnwise.types import Cause, ExpectedWrite, Fault, Tool, ToolCall, ToolResult, Trajectory
+from turnwise.types.protocols import RewardDown
 
 _MADE = {Cause.OK, Cause.TOO_LARGE}
 """Causes after which the change was made: the server replied, even if the reply was too large to read."""

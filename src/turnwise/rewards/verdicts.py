@@ -4,12 +4,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from turnwise.protocols import RewardDown
 from turnwise.rewards.answer import answer_text
 from turnwise.rewards.exchanges import exchanges_of
 from turnwise.rewards.numbers import stated_number
 from turnwise.rewards.outcome import CHECKS, OUTCOME, is_decidable
 from turnwise.types import Matcher, Reward, Trajectory, Truth
+from turnwise.types.protocols import RewardDown
 
 
 @dataclass(frozen=True, slots=True)

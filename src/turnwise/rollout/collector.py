@@ -12,7 +12,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from turnwise.protocols import EngineDown, Environment, EnvironmentDown, RewardDown, Rewarder, Toolbox
 from turnwise.rewards import succeeded
 from turnwise.rollout.draw_order import DrawOrder
 from turnwise.rollout.earlier_attempts import continues
@@ -29,6 +28,7 @@ from turnwise.types import (
     ToolResult,
     Trajectory,
 )
+from turnwise.types.protocols import EngineDown, Environment, EnvironmentDown, RewardDown, Rewarder, Toolbox
 
 Player = Callable[[Task, Toolbox, str, int, Sequence[Trajectory]], Awaitable[Trajectory]]
 """`player(task, toolbox, episode_id, seed, lost)` plays one episode, or plays it again after its `lost`

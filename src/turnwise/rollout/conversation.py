@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from turnwise.protocols import PROBE_TOKENS, Toolbox, UserModel
 from turnwise.rollout.earlier_attempts import ended_alike, has_own_fault, judged
 from turnwise.rollout.repetition import SAME_RESULT, find_repetition, is_known
 from turnwise.tasks.user_side import UserMessage, UserSide, shown_reply
@@ -22,6 +21,7 @@ from turnwise.types import (
     Trajectory,
     Turn,
 )
+from turnwise.types.protocols import PROBE_TOKENS, Toolbox, UserModel
 
 
 @dataclass(frozen=True, slots=True)

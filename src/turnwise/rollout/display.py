@@ -7,7 +7,7 @@ from rich.text import Text
 from turnwise.rewards import succeeded
 from turnwise.rewards.outcome import is_decidable, successes_of
 from turnwise.rollout.store import StoredEpisode
-from turnwise.runtime.terminal import printable
+from turnwise.system.terminal import printable
 from turnwise.types import Trajectory, Turn
 
 _RESULT_CHARS = 600

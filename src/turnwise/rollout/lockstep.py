@@ -18,8 +18,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.protocols import Adapter, Ask, BatchEngine, EngineDown
 from turnwise.types import Completion, Sampling
+from turnwise.types.protocols import Adapter, Ask, BatchEngine, EngineDown
 
 
 @dataclass(frozen=True, slots=True)

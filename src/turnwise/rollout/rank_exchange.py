@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from turnwise.distributed import Channel, RankFailed, Ranks, exchange_async
 from turnwise.rollout.collector import CollectionFailed, Progress
+from turnwise.system.ranks import Channel, RankFailed, Ranks, exchange_async
 
 Value = TypeVar("Value")
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
-from turnwise.runtime.regular_files import Damaged, lines_from, open_to_append
+from turnwise.system.files.regular_files import Damaged, lines_from, open_to_append
 from turnwise.types import Reward, Tool, Trajectory
 
 logger = logging.getLogger(__name__)

@@ -13,13 +13,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
-from turnwise.algorithms.advantages import has_signal
 from turnwise.config import Recipe
-from turnwise.distributed import ALONE, Ranks
 from turnwise.rewards import reached_goal, succeeded
 from turnwise.rollout.collector import Collector, Progress, step_seed
 from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share, total_progress
 from turnwise.run.drawing import Drawing, NothingLeft
+from turnwise.system.ranks import ALONE, Ranks
 from turnwise.tasks.curriculum import (
     ByLearnability,
     BySuccess,
@@ -32,6 +31,7 @@ from turnwise.tasks.curriculum import (
 )
 from turnwise.tasks.plan_starts import PlanStarts, PlayedGroup
 from turnwise.tasks.success_record import GroupOutcome, with_outcomes
+from turnwise.training.algorithms.advantages import has_signal
 from turnwise.types import Group, Task
 
 NewCollector = Callable[[int, PlanStarts], Collector]

@@ -4,28 +4,28 @@ import sys
 import time
 
 from turnwise.config import Recipe
-from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.engines.vllm_helper import begin_early
-from turnwise.protocols import EngineDown
+from turnwise.models.devices import choose_device
+from turnwise.records.folder import RunFolder
 from turnwise.rollout.collector import CollectionFailed
+from turnwise.run.demonstrations.warm_start import WarmStartStopped, with_warm_start
 from turnwise.run.ending import ending_of, recording_failures
 from turnwise.run.loop import OnStep, RunEnd, train
-from turnwise.run.memory_sizes import with_sizes_found
-from turnwise.run.panel import Panel
 from turnwise.run.progress import RunProgress
 from turnwise.run.resumption import resume_command
-from turnwise.run.screen import Quiet, Screen
-from turnwise.run.stopping import Stopping
-from turnwise.run.summary import print_summary, summarise_run
+from turnwise.run.screen.panel import Panel
+from turnwise.run.screen.screen import Quiet, Screen
+from turnwise.run.screen.summary import print_summary, summarise_run
 from turnwise.run.training_run import open_run
-from turnwise.run.warm_start import WarmStartStopped, with_warm_start
-from turnwise.runtime.atomic_write import write_json
-from turnwise.runtime.devices import choose_device
-from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
-from turnwise.runtime.terminal import open_console
+from turnwise.setup.sizes import with_sizes_found
+from turnwise.system.files.atomic_write import write_json
+from turnwise.system.python_functions import NOTHING_GIVEN, Given
+from turnwise.system.ranks import ALONE, Ranks, is_first
+from turnwise.system.stopping import Stopping
+from turnwise.system.terminal import open_console
 from turnwise.tasks.curriculum import CurriculumState
 from turnwise.tasks.load import load
-from turnwise.tracking.folder import RunFolder
+from turnwise.types.protocols import EngineDown
 
 SWITCH_SECONDS, SWITCH_SECONDS_ON_GPU = 1e-3, 1e-5
 """Python's thread switch interval in asynchronous runs, where an update and episodes share the interpreter.
@@ -60,7 +60,7 @@ async def train_in(
     with recording_failures(folder, stopping, ranks), stopping.listening(screen.stopping):
         screen.say(f"run {folder.path}")
         _take_turns(recipe)
-        recipe = with_sizes_found(recipe, folder, screen, ranks)
+        recipe = with_sizes_found(recipe, folder, screen.say, ranks)
         folder.start_trackers()
         if recipe.run.warm_start:
             try:

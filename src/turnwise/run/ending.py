@@ -6,14 +6,14 @@ import logging
 import traceback
 from collections.abc import Iterator
 
-from turnwise.distributed import Ranks, is_first
+from turnwise.records.ending import Ending, How
+from turnwise.records.folder import RunFolder
 from turnwise.rollout.collector import CollectionFailed
 from turnwise.run.loop import RunEnd
 from turnwise.run.resumption import resume_command
-from turnwise.run.stopping import Stopping
-from turnwise.tracking.ending import Ending, How
-from turnwise.tracking.folder import RunFolder
-from turnwise.tracking.run_log import ON_SCREEN
+from turnwise.system.ranks import Ranks, is_first
+from turnwise.system.stopping import Stopping
+from turnwise.system.terminal import ON_SCREEN
 from turnwise.training.update import checkpoint
 
 logger = logging.getLogger(__name__)

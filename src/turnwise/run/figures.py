@@ -4,15 +4,15 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 
-from turnwise.algorithms.advantages import has_signal
-from turnwise.diagnostics.gpu import POWER, UTILIZATION
-from turnwise.diagnostics.losses import loss_figures
-from turnwise.evaluate.report import EvaluationReport
-from turnwise.evaluate.summary import by_family, by_message, message_successes, summarise, summarise_by
-from turnwise.mcp.gate import Breaker
+from turnwise.mcp.calls.gate import Breaker
 from turnwise.rewards import reached_goal, succeeded
 from turnwise.rollout.collector import Progress
+from turnwise.rollout.measure.losses import loss_figures
+from turnwise.rollout.measure.report import EvaluationReport
+from turnwise.rollout.measure.summary import by_family, by_message, message_successes, summarise, summarise_by
 from turnwise.rollout.repetition import repeats_itself
+from turnwise.run.health.gpu import POWER, UTILIZATION
+from turnwise.training.algorithms.advantages import has_signal
 from turnwise.types import Fault, Group, Reward, Stop, Trajectory
 
 _BY_MESSAGE = "success_by_message"

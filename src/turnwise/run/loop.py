@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from turnwise.diagnostics.health import halt_reason, halting_alarms
-from turnwise.evaluate.report import EvaluationReport
+from turnwise.rollout.measure.report import EvaluationReport
 from turnwise.run.batches import Batches
+from turnwise.run.health.health import halt_reason, halting_alarms
 from turnwise.run.progress import RunProgress
-from turnwise.run.stopping import Stopping
 from turnwise.run.training_run import TrainingRun
+from turnwise.system.stopping import Stopping
 
 OnStep = Callable[[Mapping[str, float]], None]
 """Called after every step with its figures and, as `step`, its number from 0."""

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from turnwise.diagnostics.falls import FallTests, Watched, falls_as_json, falls_of, watch
-from turnwise.evaluate.report import EvaluationReport
-from turnwise.evaluate.summary import outcomes_by_task
+from turnwise.rollout.measure.report import EvaluationReport
+from turnwise.rollout.measure.summary import outcomes_by_task
 from turnwise.run.batches import CollectedBatch
+from turnwise.run.health.falls import FallTests, Watched, falls_as_json, falls_of, watch
 from turnwise.tasks.curriculum import CurriculumState, state_of
 from turnwise.tasks.plan_starts import PlanStarts, plan_starts_of
 from turnwise.tasks.success_record import (

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from turnwise.tracking.folder import RunFolder
+from turnwise.records.folder import RunFolder
 from turnwise.training.update import checkpoint
 
 

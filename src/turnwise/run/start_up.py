@@ -4,10 +4,10 @@ import asyncio
 import time
 from typing import Any
 
-from turnwise.assembly.workbench import load_model
 from turnwise.config import Recipe
-from turnwise.protocols import Engine, StartingEngine
-from turnwise.run.screen import Screen
+from turnwise.run.screen.screen import Screen
+from turnwise.setup.bench import load_model
+from turnwise.types.protocols import Engine, StartingEngine
 
 
 class Phases:

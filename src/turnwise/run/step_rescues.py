@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from turnwise.assembly.rescue_samples import can_rescue, rescued
-from turnwise.assembly.workbench import Workbench
-from turnwise.distributed import Ranks, is_first
 from turnwise.rewards import reached_goal
 from turnwise.rollout.rank_exchange import gather_from_ranks
+from turnwise.run.demonstrations.rescue_samples import can_rescue, rescued
+from turnwise.setup.bench import Workbench
+from turnwise.system.ranks import Ranks, is_first
 from turnwise.training.packing.samples import Sample
 from turnwise.types import Group
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from turnwise.runtime.atomic_write import write_json
-from turnwise.runtime.regular_files import MAX_FILE_BYTES, Damaged, read_table
+from turnwise.system.files.atomic_write import write_json
+from turnwise.system.files.regular_files import MAX_FILE_BYTES, Damaged, read_table
 from turnwise.tasks.rows import row_of
 from turnwise.types import Task
 

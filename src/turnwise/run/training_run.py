@@ -10,28 +10,18 @@ from typing import Any
 
 import torch
 
-from turnwise.assembly.call_tokens import choose_call_tokens
-from turnwise.assembly.demonstration_samples import demonstrator, verified_lessons
-from turnwise.assembly.task_requirements import require, require_playable, training_problems
-from turnwise.assembly.workbench import Workbench, load_model, open_workbench
 from turnwise.config import Recipe
-from turnwise.diagnostics.falls import Watched
-from turnwise.diagnostics.first_episodes import examine_first
-from turnwise.diagnostics.gpu import UNMEASURED, GpuMonitor, cuda_reader
-from turnwise.diagnostics.health import Alarm, find_alarms
-from turnwise.diagnostics.losses import loss_figures, most_lost
-from turnwise.diagnostics.memory import measure as measure_memory
-from turnwise.distributed import ALONE, Ranks, first_rank_value, is_first
-from turnwise.evaluate.playing import measure
-from turnwise.evaluate.report import EvaluationReport, read_report, write_report
-from turnwise.evaluate.summary import summarise
-from turnwise.planning import check_device_limits
-from turnwise.protocols import SleepingEngine
+from turnwise.models.quantised import twin
+from turnwise.records.folder import RunFolder
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import CollectionFailed, Collector, Progress, step_seed
+from turnwise.rollout.measure.losses import loss_figures, most_lost
+from turnwise.rollout.measure.report import EvaluationReport, read_report, write_report
+from turnwise.rollout.measure.summary import summarise
 from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.run.batches import CollectedBatch
+from turnwise.run.demonstrations.lessons import demonstrator, verified_lessons
 from turnwise.run.figures import (
     breaker_figures,
     drawing_figures,
@@ -39,27 +29,36 @@ from turnwise.run.figures import (
     of_all_ranks,
     rollout_figures,
 )
+from turnwise.run.health.falls import Watched
+from turnwise.run.health.first_episodes import examine_first
+from turnwise.run.health.gpu import UNMEASURED, GpuMonitor, cuda_reader
+from turnwise.run.health.health import Alarm, find_alarms
+from turnwise.run.health.machine import measure as measure_memory
+from turnwise.run.playing import measure
 from turnwise.run.progress import RunProgress, progress_of
 from turnwise.run.publishing import Publishing
 from turnwise.run.save_clock import SaveClock
-from turnwise.run.screen import Screen
+from turnwise.run.screen.screen import Screen
 from turnwise.run.start_up import Phases, load_during_start
 from turnwise.run.step_rescues import StepRescues, rescues_of
 from turnwise.run.task_digests import keep_digests
-from turnwise.runtime.atomic_write import write_atomically
-from turnwise.runtime.detached_thread import run_detached
-from turnwise.runtime.garbage import frozen_garbage
-from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
-from turnwise.servers.backends import servers_of
+from turnwise.setup.bench import Workbench, load_model, open_workbench
+from turnwise.setup.memory import check_device_limits
+from turnwise.setup.requirements import require, require_playable, training_problems
+from turnwise.setup.servers import servers_of
+from turnwise.system.files.atomic_write import write_atomically
+from turnwise.system.garbage import frozen_garbage
+from turnwise.system.python_functions import NOTHING_GIVEN, Given
+from turnwise.system.ranks import ALONE, Ranks, first_rank_value, is_first
+from turnwise.system.threads import run_detached
 from turnwise.tasks.curriculum import CurriculumState
+from turnwise.tasks.live_conflicts import check_worlds
 from turnwise.tasks.load import load
 from turnwise.tasks.plan_starts import PlanStarts
 from turnwise.tasks.selection import across_families
-from turnwise.tasks.worlds import check_worlds
-from turnwise.tracking.folder import RunFolder
-from turnwise.training.model.policy import Policy
-from turnwise.training.model.quantised import twin
 from turnwise.training.packing.samples import Sample, samples_of
+from turnwise.training.policy.call_tokens import choose_call_tokens
+from turnwise.training.policy.policy import Policy
 from turnwise.training.sharding.strategies import STRATEGIES
 from turnwise.training.update import checkpoint
 from turnwise.training.update.imitation import weight_at
@@ -67,6 +66,7 @@ from turnwise.training.update.statistics import TokenMismatch
 from turnwise.training.update.tokens import write_tokens
 from turnwise.training.update.trainer import StepResult, Trainer
 from turnwise.types import Group, Task
+from turnwise.types.protocols import SleepingEngine
 
 logger = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from turnwise.runtime.bounded_regex import is_match
+from turnwise.system.bounded_regex import is_match
+from turnwise.tasks.live_conflicts import WORLDS, live_conflicts
 from turnwise.tasks.load import PlacedTask, Problem, read
 from turnwise.tasks.placeholders import placeholder_in
 from turnwise.tasks.rows import shown
 from turnwise.tasks.user_side import UserSide
-from turnwise.tasks.worlds import WORLDS, live_conflicts
 from turnwise.types import (
     END_WORD,
     Answer,

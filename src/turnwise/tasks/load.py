@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from turnwise.config.optional_packages import install_command
-from turnwise.runtime.free_path import move_to_free, require_free
-from turnwise.runtime.regular_files import Damaged, open_new, read_named, read_named_text
+from turnwise.system.files.free_path import move_to_free, require_free
+from turnwise.system.files.regular_files import Damaged, open_new, read_named, read_named_text
+from turnwise.tasks.earlier.legacy import is_legacy, legacy_task
+from turnwise.tasks.earlier.recording import Recording, recording_of
 from turnwise.tasks.ids import DerivedIds
-from turnwise.tasks.legacy import is_legacy, legacy_task
-from turnwise.tasks.recording import Recording, recording_of
 from turnwise.tasks.rows import RowError, row_of, shown, task_of
 from turnwise.types import Task
 

@@ -1,8 +1,11 @@
-"""A few tasks in place of many: drawn evenly across families."""
+"""Which tasks: the splits, and a few tasks in place of many, drawn evenly across families."""
 
+import hashlib
 from collections.abc import Sequence
 
 from turnwise.types import Task
+
+SPLITS = ("train", "validation", "test")
 
 
 def across_families(tasks: Sequence[Task], most: int | None) -> tuple[Task, ...]:
@@ -21,3 +24,9 @@ def across_families(tasks: Sequence[Task], most: int | None) -> tuple[Task, ...]
     ]
     chosen = {task.id for task in in_turn[:most]}
     return tuple(task for task in tasks if task.id in chosen)
+
+
+def split_of(symbol: str) -> str:
+    """Return a company's split, by a hash of its symbol: 70 % train, 15 % validation, 15 % test."""
+    share = int.from_bytes(hashlib.sha256(symbol.encode()).digest()[:4], "big") % 100
+    return "train" if share < 70 else "validation" if share < 85 else "test"

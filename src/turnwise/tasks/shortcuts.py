@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import cycle, islice
 
 from turnwise.tasks.load import PlacedTask, Problem
-from turnwise.tasks.verdict import Earns, episode_of
+from turnwise.tasks.proof.verdict import Earns, episode_of
 from turnwise.types import Answer, Cause, DemoTurn, Matcher, Task, Tool, ToolCall, ToolResult
 
 _GIVE_UP = "I give up."

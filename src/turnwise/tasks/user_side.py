@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from turnwise.runtime.bounded_regex import is_match
+from turnwise.system.bounded_regex import is_match
 from turnwise.types import (
     END_WORD,
     Cause,

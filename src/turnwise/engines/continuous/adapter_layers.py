@@ -9,7 +9,7 @@ from torch.nn.functional import linear
 
 from turnwise.engines.adapter_checks import check_adapter
 from turnwise.engines.continuous.weights import changed_by
-from turnwise.protocols import Adapter
+from turnwise.types.protocols import Adapter
 
 
 class AdapterLayers:

@@ -17,8 +17,8 @@ from turnwise.engines.continuous.request import Admitted, Request
 from turnwise.engines.continuous.rows import CacheRows, rounded
 from turnwise.engines.continuous.sampler import sample
 from turnwise.engines.continuous.tree import KVShape, Node, PrefixTree
-from turnwise.protocols import EngineDown
 from turnwise.types import Completion
+from turnwise.types.protocols import EngineDown
 
 SHARED_LENGTH = 64
 """Shorter shared nodes are cheaper to copy into each row once than to attend to separately in every layer."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from turnwise.protocols import Adapter
+from turnwise.types.protocols import Adapter
 
 
 def check_weights(model: torch.nn.Module, weights: Mapping[str, Any]) -> None:

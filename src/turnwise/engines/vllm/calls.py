@@ -9,15 +9,10 @@ from typing import Any
 import torch
 
 from turnwise.engines.vllm.receiver import Receiver
-from turnwise.engines.vllm_helper import (
-    begin_import,
-    fork_from_helper,
-    interrupts_blocked,
-    set_environment,
-)
+from turnwise.engines.vllm_helper import begin_import, fork_from_helper, interrupts_blocked, set_environment
 from turnwise.engines.weight_transfer import Block
-from turnwise.protocols import EngineDown
 from turnwise.types import Completion, Finish, Sampling
+from turnwise.types.protocols import EngineDown
 
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The ranks vLLM has kernels for; a smaller adapter is padded with zeros."""

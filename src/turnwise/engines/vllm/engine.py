@@ -31,9 +31,9 @@ from turnwise.engines.vllm.calls import (
     unless_dead,
 )
 from turnwise.engines.weight_transfer import Block, lay_out, write_adapter
-from turnwise.protocols import Adapter, EngineDown
-from turnwise.runtime.tree_removal import remove_tree
+from turnwise.system.files.tree_removal import remove_tree
 from turnwise.types import Completion, Sampling
+from turnwise.types.protocols import Adapter, EngineDown
 
 MAX_RESTARTS = 3
 """Starts in a row without a completion, after which the engine stays down."""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from turnwise.explore.answers import answer_of_value
 from turnwise.explore.document import Document, Path, Scalar
 from turnwise.explore.query import Form
-from turnwise.tasks.family import Conclusion, Results, is_clear
+from turnwise.tasks.proof.answers import is_clear
+from turnwise.tasks.proof.case import Conclusion, Results
 
 _MAX = 1e9
 """Larger results are no numbers that people ask for."""

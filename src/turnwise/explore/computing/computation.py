@@ -8,7 +8,7 @@ from turnwise.explore.document import Path, document_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.query import Form
 from turnwise.explore.wording.questions import with_form
-from turnwise.tasks.family import Case, Results, call
+from turnwise.tasks.proof.case import Case, Results, call
 from turnwise.types import Difficulty, Tool
 
 

@@ -14,7 +14,7 @@ from turnwise.explore.parameters import Kind, parameters_of
 from turnwise.explore.query import Form
 from turnwise.explore.wording.questions import with_form
 from turnwise.explore.wording.word_set import word_set
-from turnwise.tasks.family import Case, Conclusion, Results, call
+from turnwise.tasks.proof.case import Case, Conclusion, Results, call
 from turnwise.types import Difficulty, Tool
 
 MAX_DRAWN = 80

@@ -31,7 +31,7 @@ from turnwise.explore.operations.columns import (
 from turnwise.explore.operations.extreme import winning_row
 from turnwise.explore.query import Query
 from turnwise.explore.wording.names import condition, fits_in_sentence
-from turnwise.tasks.family import is_clear
+from turnwise.tasks.proof.answers import is_clear
 
 MIN_ROWS = 4
 MAX_GROUPS = 12

@@ -19,7 +19,7 @@ from turnwise.explore.operations.columns import (
     tables_of,
 )
 from turnwise.explore.query import Query
-from turnwise.tasks.family import is_clear
+from turnwise.tasks.proof.answers import is_clear
 
 
 def total(document: Document, chance: random.Random) -> Iterator[Query]:

@@ -12,7 +12,7 @@ from turnwise.explore.material import Material, canonical
 from turnwise.explore.observation import Observation
 from turnwise.explore.query import Query
 from turnwise.explore.wording import call_phrase, questions
-from turnwise.tasks.family import PlanStep, Results
+from turnwise.tasks.proof.case import PlanStep, Results
 
 _MAX_CALLS = 3
 _NEXT = 3

@@ -7,7 +7,7 @@ from turnwise.explore.compose import drafted
 from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material
 from turnwise.explore.wording import write_questions
-from turnwise.tasks.family import Conclusion, Results, call
+from turnwise.tasks.proof.case import Conclusion, Results, call
 from turnwise.types import Answer, ExpectedWrite
 
 

@@ -17,7 +17,7 @@ from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material
 from turnwise.explore.query import Measure, Query
 from turnwise.explore.wording import call_phrase, located, questions
-from turnwise.tasks.family import Conclusion, Results
+from turnwise.tasks.proof.case import Conclusion, Results
 
 _NUM_SIBLINGS = 6
 _OPERATIONS = {

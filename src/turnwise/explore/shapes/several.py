@@ -17,7 +17,7 @@ from turnwise.explore.material import Material
 from turnwise.explore.observation import Observation
 from turnwise.explore.query import ADDITIVE, Query
 from turnwise.explore.wording import call_phrase, listing, located, questions
-from turnwise.tasks.family import Conclusion, Results
+from turnwise.tasks.proof.case import Conclusion, Results
 
 _NUM_CALLS = 3
 

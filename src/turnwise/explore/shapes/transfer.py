@@ -11,7 +11,7 @@ from turnwise.explore.material import Material
 from turnwise.explore.observation import Observation
 from turnwise.explore.query import Form, Query
 from turnwise.explore.wording import call_phrase, located, transfer_questions
-from turnwise.tasks.family import Conclusion, PlanStep, Results
+from turnwise.tasks.proof.case import Conclusion, PlanStep, Results
 from turnwise.types import Answer, ExpectedWrite, StateProbe
 
 _PER_CHANGE = 3

@@ -15,7 +15,8 @@ from turnwise.explore.sql.table_questions import table_questions
 from turnwise.explore.wording.changes import DONE
 from turnwise.explore.wording.names import is_plain_name
 from turnwise.explore.wording.questions import with_form
-from turnwise.tasks.family import Case, Conclusion, PlanStep, Results, call, is_clear
+from turnwise.tasks.proof.answers import is_clear
+from turnwise.tasks.proof.case import Case, Conclusion, PlanStep, Results, call
 from turnwise.types import Answer, Difficulty, ExpectedWrite, Tool
 
 _MAX_QUESTIONS = 3_000

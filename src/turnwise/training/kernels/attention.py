@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from turnwise.runtime.devices import to_device
+from turnwise.models.devices import to_device
 from turnwise.training.kernels.flash import FlashPlan, FlashTreeAttention, can_flash, plan_flash
 from turnwise.training.kernels.partial_attention import backward_piece, forward_piece
 from turnwise.training.kernels.prefix import Keeper, KeysValues, Prefix

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from turnwise.runtime.devices import to_device
+from turnwise.models.devices import to_device
 from turnwise.training.packing.tree import TreeSegment
 
 _aten = torch.ops.aten

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from turnwise.runtime.devices import to_device
+from turnwise.models.devices import to_device
 from turnwise.training.kernels.flash import Range
 from turnwise.training.packing.tree import TreeSegment
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from turnwise.runtime.devices import to_device
+from turnwise.models.devices import to_device
 
 _CHUNK_ROWS = 512
 """The fewest rows of a chunk, if memory allows: smaller chunks read the head's weights too often."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from turnwise.runtime.devices import to_device
+from turnwise.models.devices import to_device
 from turnwise.training.packing.head import Choices, choices
 from turnwise.training.packing.samples import Sample
 from turnwise.training.packing.tree import MIN_SHARED, Tree, TreeBuilder, TreeSegment, by_ids, count_shared

@@ -27,9 +27,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from turnwise.distributed import ALONE, RankFailed, Ranks, first_rank_value, is_first
-from turnwise.runtime.regular_files import MAX_FILE_BYTES, Damaged, names_in, open_to_read, read_table
-from turnwise.runtime.tree_removal import remove_tree
+from turnwise.system.files.regular_files import MAX_FILE_BYTES, Damaged, names_in, open_to_read, read_table
+from turnwise.system.files.tree_removal import remove_tree
+from turnwise.system.ranks import ALONE, RankFailed, Ranks, first_rank_value, is_first
 from turnwise.training.sharding.shards import Shard
 
 logger = logging.getLogger(__name__)

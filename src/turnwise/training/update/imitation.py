@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from turnwise.algorithms.ratio import zero_where_masked
 from turnwise.config import ImitationConfig
+from turnwise.training.algorithms.ratio import zero_where_masked
 from turnwise.training.packing.samples import Sample
 
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from turnwise.algorithms.aggregate import AGGREGATIONS, Denominators, count
-from turnwise.algorithms.correction import CORRECTIONS, Correction, CorrectionLimits, within
-from turnwise.algorithms.kl import KL_LOSSES
-from turnwise.algorithms.losses import (
+from turnwise.config import Recipe
+from turnwise.training.algorithms.aggregate import AGGREGATIONS, Denominators, count
+from turnwise.training.algorithms.correction import CORRECTIONS, Correction, CorrectionLimits, within
+from turnwise.training.algorithms.kl import KL_LOSSES
+from turnwise.training.algorithms.losses import (
     DEFAULT_BOUNDS,
     LOSSES,
     Bounds,
@@ -21,9 +22,8 @@ from turnwise.algorithms.losses import (
     value_loss,
     with_entropy_bonus,
 )
-from turnwise.algorithms.ratio import exp_bounded, masked_log_ratio, zero_where_masked
-from turnwise.config import Recipe
-from turnwise.training.model.policy import Scores
+from turnwise.training.algorithms.ratio import exp_bounded, masked_log_ratio, zero_where_masked
+from turnwise.training.policy.policy import Scores
 from turnwise.training.update.targets import Lesson
 
 VALUE_COEFFICIENT = 0.5

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
-from turnwise.runtime.device_memory import check_host_memory
-from turnwise.runtime.page_locking import LockablePages
+from turnwise.models.device_memory import check_host_memory
+from turnwise.models.page_locking import LockablePages
 
 _CUDA: Any = torch.cuda  # parts of it have no types
 PIECE = 2**24

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from turnwise.distributed import ALONE, Ranks
+from turnwise.system.ranks import ALONE, Ranks
 from turnwise.training.sharding.shards import (
     Shard,
     is_averaged,

@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from turnwise.distributed import ALONE, Ranks
-from turnwise.training.model.policy import POLICY, Carried, Policy, Scores
-from turnwise.training.model.reference import Reference
+from turnwise.system.ranks import ALONE, Ranks
 from turnwise.training.packing.batch import Batch, widened
 from turnwise.training.packing.layout import common_prefix
 from turnwise.training.packing.microbatches import are_one, microbatches
 from turnwise.training.packing.samples import Sample
+from turnwise.training.policy.policy import POLICY, Carried, Policy, Scores
+from turnwise.training.policy.reference import Reference
 
 MIN_CARRIED = 64
 """A shorter common prefix is computed in every micro-batch: carrying it costs each sample one more token."""

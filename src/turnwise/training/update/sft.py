@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from turnwise.config import Recipe, SftConfig
-from turnwise.training.model.policy import Policy
 from turnwise.training.packing.samples import Sample
+from turnwise.training.policy.policy import Policy
 from turnwise.training.update.imitation import cross_entropy, num_own_tokens
 from turnwise.training.update.optimizer import Optimizer, learning_rate, scale_of
 from turnwise.training.update.scoring import Passes

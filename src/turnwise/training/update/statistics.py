@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from turnwise.algorithms.gae import explained_variance
-from turnwise.algorithms.kl import k3
-from turnwise.distributed import Ranks
-from turnwise.training.model.policy import Scores
+from turnwise.system.ranks import Ranks
+from turnwise.training.algorithms.gae import explained_variance
+from turnwise.training.algorithms.kl import k3
 from turnwise.training.packing.batch import Batch, widened
+from turnwise.training.policy.policy import Scores
 from turnwise.training.update.objective import Found, Minibatch
 from turnwise.training.update.targets import Lesson
 

@@ -9,12 +9,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from turnwise.algorithms.kl import is_over_cap
 from turnwise.config import Recipe
-from turnwise.distributed import ALONE, Ranks
-from turnwise.training.model.policy import Scores
+from turnwise.system.ranks import ALONE, Ranks
+from turnwise.training.algorithms.kl import is_over_cap
 from turnwise.training.packing.batch import minibatches
 from turnwise.training.packing.samples import Sample
+from turnwise.training.policy.policy import Scores
 from turnwise.training.update.imitation import cross_entropy, num_own_tokens, weight_at
 from turnwise.training.update.objective import Minibatch, Objective
 from turnwise.training.update.optimizer import Norms, Optimizer, learning_rate

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from turnwise.algorithms.advantages import ADVANTAGES, has_signal, turn
-from turnwise.algorithms.gae import gae, moments, whiten
-from turnwise.algorithms.kl import reward_penalty
 from turnwise.config import AlgorithmConfig
+from turnwise.training.algorithms.advantages import ADVANTAGES, has_signal, turn
+from turnwise.training.algorithms.gae import gae, moments, whiten
+from turnwise.training.algorithms.kl import reward_penalty
 from turnwise.training.packing.batch import Batch
 
 

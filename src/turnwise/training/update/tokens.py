@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from turnwise.runtime.atomic_write import write_atomically
+from turnwise.system.files.atomic_write import write_atomically
 from turnwise.training.update.statistics import Trace
 from turnwise.training.update.targets import Lesson
 

@@ -16,13 +16,13 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from turnwise.algorithms.kl import adapt
 from turnwise.config import Recipe
-from turnwise.distributed import ALONE, Ranks
-from turnwise.training.model.policy import Policy
-from turnwise.training.model.reference import Reference
+from turnwise.system.ranks import ALONE, Ranks
+from turnwise.training.algorithms.kl import adapt
 from turnwise.training.packing.batch import Batch, batch_of
 from turnwise.training.packing.samples import Sample
+from turnwise.training.policy.policy import Policy
+from turnwise.training.policy.reference import Reference
 from turnwise.training.sharding.shards import Shard, local, shard_of
 from turnwise.training.update.checkpoint import Chosen
 from turnwise.training.update.imitation import weight_at

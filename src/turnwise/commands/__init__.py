@@ -1,1 +1,0 @@
-"""What the commands do, except `train`, `view`, `doctor` and `eval`, which have packages of their own."""

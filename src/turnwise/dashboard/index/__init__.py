@@ -1,0 +1,1 @@
+"""The page's database over run folders, rebuilt from their files."""

@@ -1,1 +1,0 @@
-"""Integrations with other trainers; an integration is imported only when it is used."""

@@ -1,0 +1,1 @@
+"""One call of a tool: its arguments, results, gate and cassette."""

@@ -1,0 +1,1 @@
+"""Starting servers as processes, inside walls, on private folders."""

@@ -1,0 +1,35 @@
+"""Play one episode with given replies in place of a model's, to try a task, its tools and its environment."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from turnwise.config import Recipe
+from turnwise.engines import engine_class
+from turnwise.rollout.store import StoredEpisode
+from turnwise.setup.bench import open_workbench
+from turnwise.setup.requirements import require_playable
+from turnwise.system.python_functions import NOTHING_GIVEN, Given
+from turnwise.types import Task, ToolCall
+
+Reply = str | Sequence[ToolCall]
+"""What the model says in a turn: a text, or calls."""
+
+
+async def play_replies(
+    recipe: Recipe, task: Task, replies: Sequence[Reply], *, given: Given = NOTHING_GIVEN
+) -> StoredEpisode:
+    """Play the task by the rules of an evaluation; without an end before, it ends after the last reply."""
+    if not replies:
+        raise ValueError("replies: give at least one")
+    task = replace(task, max_turns=min(task.turn_limit, len(replies)))
+    async with open_workbench(recipe, (task,), with_engine=False, given=given) as bench:
+        require_playable(bench, (task,))
+        chat = bench.chat
+        turns = [chat.say(reply) if isinstance(reply, str) else chat.say("", reply) for reply in replies]
+        engine = engine_class("scripted")(
+            encode=lambda text: chat.say(text)[:-1], stop_id=min(chat.stop_ids), sequence=turns
+        )
+        collector = replace(bench, engine=engine).collector(group_size=1, is_evaluation=True)
+        async with collector.collecting((task,), 1) as groups:
+            [group] = [group async for group in groups]
+    return StoredEpisode(group.trajectories[0], group.rewards[0])

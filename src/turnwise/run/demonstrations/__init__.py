@@ -1,0 +1,1 @@
+"""Learning from demonstrations: lessons, successes, rescues and the warm start."""

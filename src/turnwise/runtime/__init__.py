@@ -1,1 +1,0 @@
-"""What every package may use: threads, HTTP, files, the terminal, the device."""

@@ -1,5 +1,0 @@
-"""The providers' real HTTP APIs, answering in the same shapes as the embedded world."""
-
-from turnwise.servers.live.providers import live_backend
-
-__all__ = ["live_backend"]

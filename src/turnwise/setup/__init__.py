@@ -1,0 +1,1 @@
+"""From a request to open collaborators: what a recipe means on this machine."""

@@ -1,0 +1,58 @@
+"""The sizes of a run are found once, when it begins; a resumed run keeps them."""
+
+from collections.abc import Callable
+
+from turnwise.config import Recipe
+from turnwise.models.device_memory import Memory, check_host_memory
+from turnwise.records.folder import RunFolder
+from turnwise.setup.memory import (
+    UnsupportedArchitecture,
+    advice,
+    find_sizes,
+    memory_for,
+    sizes_line,
+    step_sizes_line,
+)
+from turnwise.system.ranks import Ranks
+
+
+def with_sizes_found(recipe: Recipe, folder: RunFolder, say: Callable[[str], None], ranks: Ranks) -> Recipe:
+    """The recipe with all sizes set, as the run's folder then stores it.
+
+    Another micro-batch would change the order of sums, so a resumed run must not find others. Raises
+    ValueError if the smallest sizes do not fit a GPU, or its optimizer the host.
+    """
+    if not recipe.lacks_sizes:
+        return recipe
+    try:
+        found = find_sizes(recipe, _memory(recipe, ranks))
+    except UnsupportedArchitecture as error:
+        sized = recipe.with_sizes(recipe.sizes)
+        say(f"memory: {error}; defaults: {step_sizes_line(sized.sizes)}")
+    else:
+        sized, plan = found.recipe, found.plan
+        # the plan adds vLLM to an update, but an engine that sleeps has released its memory by then
+        is_sleeping = sized.engine.kind == "vllm" and sized.engine.vllm.sleep
+        if plan.device == "cuda" and plan.memory is not None and not plan.fits and not is_sleeping:
+            raise ValueError(
+                f"memory: {plan.num_bytes / 1e9:.1f} GB are needed and {plan.memory.free / 1e9:.1f} GB are "
+                f"free; {advice(plan)}"
+            )
+        if plan.device == "cuda" and plan.host_bytes:
+            check_host_memory(plan.host_bytes * plan.num_processes)
+        say(f"memory: {sizes_line(plan)}")
+    if folder.is_written_here:
+        folder.change_recipe(sized)
+    return sized
+
+
+def _memory(recipe: Recipe, ranks: Ranks) -> Memory | None:
+    """The smallest memory of all ranks: they must find the same sizes."""
+    memory = memory_for(recipe)
+    if memory is None:
+        return None
+    found = ranks.exchange(memory)
+    hosts = [other.host for other in found if other.host is not None]
+    return Memory(
+        min(other.free for other in found), min(other.total for other in found), min(hosts, default=None)
+    )

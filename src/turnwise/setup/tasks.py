@@ -1,0 +1,55 @@
+"""The tasks that a recipe's environment generates, for a recipe that names no file of training tasks."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from turnwise.config import Recipe
+from turnwise.system.python_functions import NOTHING_GIVEN, Given
+from turnwise.tasks.load import save
+from turnwise.tasks.selection import SPLITS
+from turnwise.types import Task
+from turnwise.worlds.environment import find_environment, generated_tasks
+
+
+def environment_tasks(recipe: Recipe, given: Given = NOTHING_GIVEN) -> dict[str, tuple[Task, ...]]:
+    """Return the tasks of the environment's `tasks()`, by split.
+
+    Empty if the recipe has no environment or names its own training tasks, or if there is no `tasks()`.
+    """
+    name = recipe.environment
+    if not name or recipe.tasks.train is not None:
+        return {}
+    made = generated_tasks(name, find_environment(name, given))
+    if unknown := [split for split in made if split not in SPLITS]:
+        raise ValueError(
+            f"environment {name!r}: tasks(): split {unknown[0]!r} is none of {', '.join(SPLITS)}"
+        )
+    return {split: tasks for split, tasks in made.items() if split not in recipe.tasks.files}
+
+
+def with_environment_tasks(recipe: Recipe, folder: Path, given: Given = NOTHING_GIVEN) -> Recipe:
+    """Write the environment's tasks to this folder and return the recipe that refers to the files.
+
+    Raises ValueError if the recipe has an environment and there are no training tasks at all.
+    """
+    made = environment_tasks(recipe, given)
+    require_train_tasks(recipe, "train" in made)
+    return with_tasks_in(recipe, made, folder)
+
+
+def require_train_tasks(recipe: Recipe, is_generated: bool) -> None:
+    """Raise ValueError if there is an environment, and neither a file nor `tasks()` has training tasks."""
+    if recipe.environment and recipe.tasks.train is None and not is_generated:
+        raise ValueError(
+            f"tasks.train is not set, and environment {recipe.environment!r} generates no training tasks: "
+            "give a file, or add a static method tasks() to the class"
+        )
+
+
+def with_tasks_in(recipe: Recipe, tasks: Mapping[str, tuple[Task, ...]], folder: Path) -> Recipe:
+    """Write tasks to `SPLIT.jsonl` files in this folder and return the recipe that refers to them."""
+    files = {split: folder / f"{split}.jsonl" for split in tasks}
+    for split, file in files.items():
+        save(tasks[split], file)
+    resolved = {split: file.resolve() for split, file in files.items()}
+    return recipe.model_copy(update={"tasks": recipe.tasks.model_copy(update=resolved)})

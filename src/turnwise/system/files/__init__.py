@@ -1,0 +1,1 @@
+"""Files that survive kills and hostile folders: atomic writes, locks, regular files only."""

@@ -1,0 +1,1 @@
+"""HTTP and addresses: admission, retries, replies, serving."""

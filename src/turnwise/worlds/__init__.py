@@ -1,0 +1,1 @@
+"""Worlds made by code, each with data, tools and verified tasks."""

@@ -1,0 +1,1 @@
+"""The pages, news and answers that the market's web search returns."""

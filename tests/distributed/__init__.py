@@ -1,1 +1,0 @@
-"""Tests of turnwise.distributed and of training by several processes."""

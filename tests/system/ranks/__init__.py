@@ -1,0 +1,1 @@
+"""Tests of turnwise.system.ranks and of training by several processes."""
