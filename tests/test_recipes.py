@@ -12,8 +12,8 @@ from tests import warm
 from tests.models.chat.tokenizers import qwen3 as tokenizer
 from tests.setup.memory.figures import PAGE
 from tests.setup.memory.shaped import QWEN3_06B, shallow
-from turnwise.cli.tools import ToolListing, list_tools
 from turnwise.config import Recipe, load_recipe
+from turnwise.mcp.listing import ToolListing, list_tools
 from turnwise.mcp.spec import load as load_servers
 from turnwise.models.places import smollm2_file
 from turnwise.run.checks.dry import dry_run

@@ -43,7 +43,7 @@ def test_every_built_in_reward_has_a_name_that_makes_a_weighted_part() -> None:
 def test_a_function_is_not_replaced_by_the_package_of_its_name() -> None:
     code = (
         "import importlib, turnwise\n"
-        "for name in ('evaluate', 'rollout'):\n"
+        "for name in ('explore', 'rollout'):\n"
         "    importlib.import_module(f'turnwise.{name}')\n"
         "    from turnwise.rollout.store import StoredEpisode\n"
         "    print(callable(getattr(turnwise, name)))"
