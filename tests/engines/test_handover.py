@@ -1,7 +1,9 @@
 """Weights that are handed to another process arrive unchanged."""
 
+import asyncio
 import json
-import subprocess
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from tests import warm
 from tests.engines.models import llama, qwen3
-from turnwise.engines.weight_transfer import lay_out, read_block, write_adapter, write_model
+from turnwise.engines.weight_transfer import Block, lay_out, read_block, write_adapter, write_model
 from turnwise.types.protocols import Adapter
 
 READER = """
@@ -22,43 +24,67 @@ print(json.dumps({name: tensor.double().sum().item() for name, tensor in read_bl
 """
 
 
-def test_another_process_reads_the_tensors_of_a_block() -> None:
+async def read_here(block: Block) -> dict[str, torch.Tensor]:
+    async with block.offered() as path:
+        return dict(await asyncio.to_thread(read_block, path, block.table))
+
+
+async def test_another_process_reads_the_tensors_of_a_block() -> None:
+    """The process has no rights over this one: it cannot open its files in /proc."""
     weights = {
         "odd": torch.arange(7, dtype=torch.bfloat16),
         "matrix": torch.randn(5, 3),
         "scalar": torch.tensor(2.5, dtype=torch.float64),
     }
     block = lay_out(weights)
-    for _, tensor in read_block(block.path, block.table):
+    for tensor in (await read_here(block)).values():
         tensor.fill_(1.0)  # a reader cannot change the block
-    given = json.dumps([block.path, block.table])
-    read = subprocess.check_output([warm.heavy(), "-c", READER], input=given, text=True)
+    setpriv = shutil.which("setpriv")
+    without_rights = [setpriv, "--bounding-set=-all"] if setpriv and os.geteuid() == 0 else []
+    async with block.offered() as path:
+        reader = await asyncio.create_subprocess_exec(
+            *without_rights,
+            warm.heavy(),
+            "-c",
+            READER,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        read, _ = await reader.communicate(json.dumps([path, block.table]).encode())
+    assert not Path(path).parent.exists()
     expected = {name: tensor.double().sum().item() for name, tensor in weights.items()}
     assert json.loads(read) == pytest.approx(expected)
     block.close()
 
 
-def test_a_spare_block_is_written_again_unless_it_holds_other_weights() -> None:
+async def test_a_spare_block_is_written_again_unless_it_holds_other_weights() -> None:
     first = lay_out({"matrix": torch.zeros(5, 3), "scalar": torch.tensor(1.0)})
     weights = {"matrix": torch.randn(5, 3), "scalar": torch.tensor(2.0)}
     again = lay_out(weights, first)
     assert again is first
-    for name, tensor in read_block(again.path, again.table):
-        assert torch.equal(tensor, weights[name])
-    path = first.path
+    read = await read_here(again)
+    assert all(torch.equal(read[name], tensor) for name, tensor in weights.items())
+    del read
+    num_descriptors = len(blocks_of_this_process())
     other = lay_out({"matrix": weights["matrix"]}, first)
     assert other is not first
-    assert [name for name, _ in read_block(other.path, other.table)] == ["matrix"]
-    assert other.path == path, "the first one is closed, and its number free"
+    # both blocks have a descriptor for their mapping, and the second one its own
+    assert len(blocks_of_this_process()) == num_descriptors + 1, "the first one is closed"
+    assert list(await read_here(other)) == ["matrix"]
     other.close()
 
 
 def test_a_block_that_nobody_holds_is_closed() -> None:
+    before = blocks_of_this_process()
     block = lay_out({"matrix": torch.zeros(5, 3)})  # as when a publication is cancelled while it copies
-    path = Path(block.path)
-    assert "turnwise-weights" in str(path.readlink())
+    assert len(blocks_of_this_process()) > len(before)
     del block
-    assert not path.is_symlink() or "turnwise-weights" not in str(path.readlink())
+    assert blocks_of_this_process() == before
+
+
+def blocks_of_this_process() -> list[str]:
+    links = [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return [str(link) for link in links if "turnwise-weights" in str(link)]
 
 
 @pytest.mark.parametrize("make", [qwen3, llama])  # tied and untied

@@ -1,5 +1,7 @@
 """Weights are passed from a GPU through page-locked memory."""
 
+import asyncio
+
 import pytest
 import torch
 
@@ -10,14 +12,16 @@ from turnwise.models.page_locking import LockablePages
 pytestmark = pytest.mark.skipif(DEVICE != "cuda", reason="page-locked memory is CUDA's")
 
 
-def test_a_block_written_twice_from_the_gpu_is_read_page_locked() -> None:
+async def test_a_block_written_twice_from_the_gpu_is_read_page_locked() -> None:
     reader = PinnedBlocks()
     block = None
     for seed in range(2):
         torch.manual_seed(seed)
         weights = {name: torch.randn(300, 200, device=DEVICE).bfloat16() for name in ("first", "second")}
         block = lay_out(weights, block)
-        for name, tensor in reader.read(block.path, block.table):
+        async with block.offered() as path:
+            tensors = dict(await asyncio.to_thread(reader.read, path, block.table))
+        for name, tensor in tensors.items():
             assert torch.equal(tensor.to(DEVICE), weights[name])
     assert block is not None
     block.close()

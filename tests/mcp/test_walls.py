@@ -169,23 +169,78 @@ async def test_a_server_that_misses_the_network_is_told_how_to_open_it(
 
 SEARCH = """
 import os
-for number in filter(str.isdigit, os.listdir("/proc")):
-    for name in ("environ", "mem", "root{secret}"):
-        try:
-            with open(f"/proc/{{number}}/{{name}}", "rb") as file:
-                if b"hunter2-of-the-trainer" in file.read(100000):
+secret = {reversed_secret!r}[::-1].encode()
+
+def readable(number):
+    folder = f"/proc/{{number}}"
+    yield "environ", lambda: open(folder + "/environ", "rb").read()
+    yield "mem", lambda: memory(folder)
+    for name in os.listdir(folder + "/fd"):
+        path = f"{{folder}}/fd/{{name}}"
+        yield "fd", lambda: os.path.isfile(path) and open(path, "rb").read()
+
+def memory(folder):
+    parts = []
+    with open(folder + "/maps") as maps, open(folder + "/mem", "rb", 0) as file:
+        for line in maps:
+            first, last = (int(number, 16) for number in line.split()[0].split("-"))
+            if line.split()[1].startswith("rw"):
+                file.seek(first)
+                parts.append(file.read(last - first))
+    return b"".join(parts)
+
+others = [number for number in {numbers} if number != str(os.getpid())]
+for number in others:
+    try:
+        for name, read in readable(number):
+            try:
+                if secret in (read() or b""):
                     print("found in", name)
-        except OSError:
-            pass
-print(len(list(filter(str.isdigit, os.listdir("/proc")))) < 10)
+            except OSError:
+                pass
+    except OSError:
+        pass
+print(len(others), "other processes")
+"""
+TRAINER = """
+import asyncio, ctypes, os, sys
+from pathlib import Path
+from tests.mcp.test_walls import SEARCH, attacking
+
+async def main(path, options):
+    file = open(path)
+    async with attacking(**options) as attack:
+        numbers = [str(os.getpid())] if options else "filter(str.isdigit, os.listdir('/proc'))"
+        secret = os.environ["SECRET_KEY"][::-1]
+        print(await attack(SEARCH.format(reversed_secret=secret, numbers=numbers)))
+        print(await attack(f"os.kill({os.getpid()}, 0); print('signalled')"))
+
+asyncio.run(main(sys.argv[1], dict(argument.split("=") for argument in sys.argv[2:])))
 """
 
 
-async def test_the_trainer_cannot_be_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SECRET_KEY", "hunter2-of-the-trainer")
-    async with attacking() as attack:
-        assert await attack(SEARCH.format(secret=tmp_path)) == "True"
-        assert "No such process" in await attack(f"import os; os.kill({os.getpid()}, 0)")
+def searched(tmp_path: Path, *options: str) -> list[str]:
+    """What a server reads of a trainer that has a secret in its environment and in an open file."""
+    (tmp_path / "secret").write_text("hunter2-of-the-trainer")
+    command = [sys.executable, "-c", TRAINER, str(tmp_path / "secret"), *options]
+    secrets = {**os.environ, "SECRET_KEY": "hunter2-of-the-trainer"}
+    done = subprocess.run(command, cwd=REPO, env=secrets, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_trainer_cannot_be_found(tmp_path: Path) -> None:
+    *places, num_others, signalled = searched(tmp_path)
+    assert not places
+    assert int(num_others.split()[0]) < 5
+    assert "No such process" in signalled
+
+
+def test_without_walls_the_trainer_can_be_read_by_root_alone(tmp_path: Path) -> None:
+    *places, _, signalled = searched(tmp_path, "data=real")
+    assert signalled == "signalled"
+    is_root = os.geteuid() == 0
+    assert set(places) == ({"found in environ", "found in mem", "found in fd"} if is_root else set())
 
 
 ESCAPES = (

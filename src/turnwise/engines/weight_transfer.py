@@ -1,12 +1,16 @@
 """Pass weights to another process: as a block of shared memory, or as a model's or adapter's folder."""
 
+import asyncio
+import contextlib
 import copy
 import json
 import math
 import mmap
 import os
+import socket
+import tempfile
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +46,26 @@ class Block:
             self.close()
             raise
 
-    @property
-    def path(self) -> str:
-        """The path at which another process of the same user can open the memory."""
-        return f"/proc/{os.getpid()}/fd/{self._file}"
+    @contextlib.asynccontextmanager
+    async def offered(self) -> AsyncIterator[str]:
+        """Yield the path of a socket that hands the memory to other processes of the same user.
+
+        Not `/proc/PID/fd`: this process may be closed to others, see `mcp/processes/launch.py`.
+        """
+        loop = asyncio.get_running_loop()
+        with tempfile.TemporaryDirectory(prefix="turnwise-") as folder, _unix_socket() as listener:
+            path = f"{folder}/weights"
+            listener.bind(path)
+            listener.listen()
+            loop.add_reader(listener, self._hand_out, listener)
+            try:
+                yield path
+            finally:
+                loop.remove_reader(listener)
+
+    def _hand_out(self, listener: socket.socket) -> None:
+        with listener.accept()[0] as reader, contextlib.suppress(ConnectionError):  # it may have ended
+            socket.send_fds(reader, [b"."], [self._file])
 
     def holds(self, weights: Mapping[str, Any]) -> bool:
         """Whether these are the weights of the same model."""
@@ -87,8 +107,8 @@ def lay_out(weights: Mapping[str, Any], spare: Block | None = None) -> Block:
 
 def read_block(path: str, table: Table) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors of another process's block; changes to them stay in this process."""
-    with Path(path).open("rb") as file:
-        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    with _received(path) as file:
+        memory = mmap.mmap(file, 0, access=mmap.ACCESS_COPY)
     return _views(memory, table)
 
 
@@ -100,13 +120,29 @@ class PinnedBlocks:
 
     def read(self, path: str, table: Table) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the tensors of a block. They must not be changed: the memory is the other process's."""
-        with Path(path).open("r+b") as file:
-            number = os.fstat(file.fileno()).st_ino
+        with _received(path) as file:
+            number = os.fstat(file).st_ino
             if number not in self._mapped:
-                memory = LockablePages(file.fileno(), 0)
+                memory = LockablePages(file, 0)
                 memory.lock()
                 self._mapped[number] = memory
         return _views(self._mapped[number], table)
+
+
+@contextlib.contextmanager
+def _received(path: str) -> Iterator[int]:
+    """A descriptor of the memory that is offered at a path."""
+    with _unix_socket() as connection:
+        connection.connect(path)
+        _, [file], _, _ = socket.recv_fds(connection, 1, 1)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _unix_socket() -> socket.socket:
+    return socket.socket(socket.AF_UNIX)
 
 
 def _views(memory: mmap.mmap, table: Table) -> Iterator[tuple[str, torch.Tensor]]:

@@ -186,8 +186,9 @@ def completion_of(output: Any, version: int) -> Completion:
 async def load(llm: Any, published: Published) -> None:
     """Load published weights into vLLM; EngineDeadError if its process died."""
     if published.block is not None:
-        taking = llm.collective_rpc("take_weights", args=(published.block.path, published.block.table))
-        await unless_dead(llm, taking)
+        async with published.block.offered() as path:
+            taking = llm.collective_rpc("take_weights", args=(path, published.block.table))
+            await unless_dead(llm, taking)
         await unless_dead(llm, llm.reset_prefix_cache())
     if published.adapter is not None:
         await unless_dead(llm, llm.add_lora(published.adapter))

@@ -19,7 +19,7 @@ class Receiver:
     model_runner: Any
 
     def take_weights(self, path: str, table: Table) -> None:
-        """Load weights, named as in transformers, from the block of memory at `path`."""
+        """Load weights, named as in transformers, from the block that is offered at `path`."""
         weights = _blocks.read(path, table) if torch.cuda.is_available() else read_block(path, table)
         self.model_runner.reload_weights(weights_iterator=weights)
         if torch.cuda.is_available():

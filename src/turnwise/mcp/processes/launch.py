@@ -6,6 +6,7 @@ line of junk and cannot tell why a server went away. Training runs into all four
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import re
@@ -51,6 +52,8 @@ _FLOOD_MESSAGES = 16
 """Junk of this many times `max_message_bytes`, with no valid message in between, ends the server."""
 _JUNK_LINE_BYTES = 1_000
 """A line of junk counts as at least this long: even a short one takes 5 µs, as does 1 kB of a long one."""
+
+_PR_SET_DUMPABLE = 4
 
 _OBJECT = re.compile(rb"\s*\{")
 # Find the id of a reply that cannot be parsed: Python's SDK writes it first, TypeScript's last.
@@ -137,6 +140,7 @@ async def _spawn(command: Command) -> asyncio.subprocess.Process:
     program = command.path
     if program is None:
         raise FileNotFoundError(f"command {command.program!r} is not on PATH")
+    _close_to_others()
     argv = [program, *command.args]
     with contextlib.ExitStack() as exits:
         cwd, descriptors = command.cwd, tuple[int, ...]()
@@ -156,6 +160,15 @@ async def _spawn(command: Command) -> asyncio.subprocess.Process:
             pass_fds=descriptors,
             start_new_session=True,
         )
+
+
+def _close_to_others() -> None:
+    """Keep other processes of this user from reading our memory and environment, which hold API keys.
+
+    Walls do that for a server inside them; this also holds for one without walls, unless it is root.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 async def _read_stdout(
