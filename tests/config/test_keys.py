@@ -36,5 +36,3 @@ def test_the_command_explains_a_key_and_a_mistake(tmp_path: Path) -> None:
     assert key["default"] == '"sync"'
     wrong = turnwise("config", "run.mod", cwd=tmp_path, python=fresh)
     assert (wrong.code, wrong.err) == (2, "turnwise: run.mod: no such key; did you mean run.mode?\n")
-    older = turnwise("config", "model.enable_thinking", cwd=tmp_path, python=fresh)
-    assert older.err == "turnwise: model.enable_thinking is now model.thinking\n"

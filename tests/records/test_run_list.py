@@ -44,7 +44,7 @@ def test_runs_are_listed_with_their_steps_and_why_they_ended(runs: Path) -> None
 
 
 def test_the_success_is_that_of_the_summary_or_of_the_first_evaluation(runs: Path) -> None:
-    (runs / "bad" / "versions.json").unlink()  # as of a run made by an older version
+    (runs / "bad" / "versions.json").unlink()  # as of a folder that we did not make
     figures = {"figures": {"all": {"success": {"value": 0.25}}}}
     (runs / "killed" / "evaluations" / "before.json").write_text(json.dumps(figures))
     summary = {"num_steps": 3, "heldout_success": {"before": 0.25, "after": 0.75}}

@@ -26,11 +26,8 @@ def config(
     """
     from turnwise.config.describe import describe_keys
     from turnwise.config.keys import keys_below, nearest_keys
-    from turnwise.config.older_keys import advice_on
 
     found = keys_below(key) if key else describe_keys()
-    if not found and (advice := advice_on(key)):
-        fail(f"{key} {advice}")
     if not found:
         near = nearest_keys(key)
         fail(f"{key}: no such key" + (f"; did you mean {' or '.join(near)}?" if near else ""))

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ValidationError
 from turnwise.config.episodes import RewardConfig
 from turnwise.config.included_recipes import included_recipes, recipe_file
 from turnwise.config.keys import nearest_keys
-from turnwise.config.older_keys import advice_on, without_older_keys
 from turnwise.config.paths import absolute_paths, absolute_value
 from turnwise.config.presets import PRESETS
 from turnwise.config.recipe import Recipe
@@ -132,7 +131,7 @@ def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
 def stored_recipe(data: Mapping[str, Any], where: str) -> Recipe:
     """The recipe that a run's folder keeps, resolved when the run was begun."""
     try:
-        return Recipe.model_validate(without_older_keys(data, where))
+        return Recipe.model_validate(data)
     except ValidationError as error:
         raise ValueError(f"{where}: {_readable(error)}") from None
 
@@ -199,8 +198,6 @@ def _issue(issue: Any) -> str:
         return f"{where}: {expected}, got {issue['input']!r}"
     if issue["type"] != "extra_forbidden":
         return f"{where}: {issue['msg']}, got {issue['input']!r}"
-    if advice := advice_on(".".join(part for part in issue["loc"] if isinstance(part, str))):
-        return f"{where} {advice}"
     known, last = _keys(Recipe, issue["loc"][:-1]), str(issue["loc"][-1])
     near = difflib.get_close_matches(last, known, n=1, cutoff=0.5)
     if namesakes := [key for key in nearest_keys(last) if key.endswith(f".{last}")]:

@@ -94,9 +94,9 @@ def progress_of(saved: Mapping[str, Any]) -> RunProgress:
             saved["best_step"],
             saved["best_success"],
             plan_starts_of(saved["plan_starts"]),
-            falls_of(saved.get("falls", {})),  # checkpoints of earlier versions have none
-            falls_of(saved.get("validation_falls", {})),
-            record_of(saved.get("validation_record", {})),
+            falls_of(saved["falls"]),
+            falls_of(saved["validation_falls"]),
+            record_of(saved["validation_record"]),
         )
         return _TYPES.validate_python(asdict(found))
     except ValidationError as error:

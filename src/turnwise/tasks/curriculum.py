@@ -132,7 +132,7 @@ def state_of(saved: Mapping[str, Any]) -> CurriculumState:
         recent=tuple(saved["recent"]),
         epochs=(easy, medium, hard),
         cursors=(first, second, third),
-        record=record_of(saved.get("record", {})),  # checkpoints of earlier versions have none
+        record=record_of(saved["record"]),
     )
 
 

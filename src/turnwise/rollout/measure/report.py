@@ -44,7 +44,7 @@ class EvaluationReport:
     prices: tuple[float, float] = (0.0, 0.0)
     """Dollars per million prompt tokens and per million sampled tokens; 0 for a local model."""
     attempts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """By family: how many episodes were started, and how many of them were lost. Older reports have none."""
+    """By family: how many episodes were started, and how many of them were lost."""
 
     @property
     def cost(self) -> float:
