@@ -116,6 +116,36 @@ async def test_an_installing_program_fills_its_real_cache_once(home: Path, tmp_p
     assert installer(scribe(home)) is None
 
 
+@pytest.mark.parametrize(
+    ("online", "offline", "error"),
+    [
+        ("exit 1", "true", ""),
+        ("echo ENOTFOUND >&2; exit 1", "echo ENOTCACHED >&2; exit 1", "ENOTFOUND"),
+        ("true", "echo ENOTCACHED >&2; exit 1", '"turnwise": {"network": true} in its entry opens'),
+    ],
+    ids=["cached and no network", "not cached and no network", "network and no cache"],
+)
+async def test_an_installing_program_without_network_uses_its_cache(
+    home: Path, tmp_path: Path, online: str, offline: str, error: str
+) -> None:
+    npx = tmp_path / "bin" / "npx"
+    npx.parent.mkdir()
+    start = f'if [ -n "$npm_config_offline" ]; then {offline}; else {online}; fi; exec {sys.executable} "$@"'
+    npx.write_text(f"#!/bin/sh\n{start}\n")
+    npx.chmod(0o755)
+    async with Pool([scribe(home, str(npx))]) as pool:
+        failed = await pool.connect()
+        assert bool(failed) is bool(error)
+        assert not error or error in str(failed["scribe"])
+
+
+def test_the_cache_of_an_installing_program_may_be_named_in_its_environment(tmp_path: Path) -> None:
+    block = {"command": "uvx", "args": ["x"], "env": {"HOME": "/h", "UV_CACHE_DIR": str(tmp_path)}}
+    installing = installer(spec_of("scribe", block))
+    assert installing is not None
+    assert installing.caches == (Path("/h/.cache/uv"), Path("/h/.local/share/uv"), tmp_path)
+
+
 def test_a_file_system_mounted_below_a_private_folder_is_private_too(tmp_path: Path) -> None:
     disk = tmp_path / "data" / "disk"
     disk.mkdir(parents=True)

@@ -48,6 +48,8 @@ async def attacking(**options: Any) -> AsyncIterator[Any]:
         Pool([script_spec("attacker", *args, env=env, **settings)]) as pool,
         pool.lease(["attacker"], "e") as toolbox,
     ):
+        # without walls, root's attacks would harm this machine
+        assert pool.exposure("attacker").is_enclosed or options.get("data") == "real"
         yield attack_of(toolbox)
 
 

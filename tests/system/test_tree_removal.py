@@ -141,3 +141,16 @@ def test_a_mounted_folder_is_left_alone(tmp_path: Path, precious: Path) -> None:
         pytest.skip("no mount namespace here")
     assert "Device or resource busy" in run.stdout
     assert remove_tree(tree) == ""
+
+
+def test_a_tree_is_removed_where_proc_is_not_mounted(tmp_path: Path) -> None:
+    (tmp_path / "tree" / "below").mkdir(parents=True)
+    code = (
+        "import sys; from pathlib import Path; from turnwise.system.files.tree_removal import remove_tree;"
+        "print(repr(remove_tree(Path(sys.argv[1]))))"
+    )
+    hide = 'mount -t tmpfs tmpfs /proc && exec "$0" -c "$@"'
+    as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
+    command = ["unshare", "--mount", *as_root, "sh", "-c", hide, sys.executable, code, str(tmp_path / "tree")]
+    assert subprocess.check_output(command, text=True) == "''\n"
+    assert not (tmp_path / "tree").exists()

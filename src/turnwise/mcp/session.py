@@ -67,7 +67,7 @@ _CAUSES = {
 }
 
 
-NEEDS_NETWORK = 'tried to reach the network, which "turnwise": {"network": true} in its entry opens'
+NO_NETWORK = 'has no network, which "turnwise": {"network": true} in its entry opens'
 
 
 class CallFailed(Exception):
@@ -133,7 +133,10 @@ class Session:
         """Limits the calls in flight at the server; the others wait here."""
         self.protocol_version = ""
         self.missed_network = False
-        """Whether it ended, and before that a process of its set tried to reach what walls keep from it."""
+        """Whether it ended, and a process of its set tried to reach the network, which walls keep from it.
+
+        An installer that is offline does not try, so its failure counts as well.
+        """
         self._instance: str | None = None
         """The id of a keyed HTTP server's start, from its first result."""
         self._vitals = Vitals()
@@ -166,7 +169,7 @@ class Session:
         """How a closed connection ended."""
         vitals = self._vitals
         stderr_tail = tuple(self._clean(line) for line in vitals.stderr_tail)
-        reason = self._clean(vitals.reason) + (f", and {NEEDS_NETWORK}" if self.missed_network else "")
+        reason = self._clean(vitals.reason) + (f", and {NO_NETWORK}" if self.missed_network else "")
         return ServerLoss(self.spec.name, reason, vitals.exit_code, stderr_tail)
 
     async def run(self) -> None:
@@ -199,7 +202,7 @@ class Session:
                 raise asyncio.CancelledError from group
         finally:
             self._client = None
-            self.missed_network = self._namespace is not None and self._namespace.num_network_failures > 0
+            self.missed_network = self._has_missed_network()
             self._vitals.explain("was closed")
             self._ended.set()
             if not self._ready.done():
@@ -329,6 +332,12 @@ class Session:
         self.is_stateless = promise is not None and STATELESS.items() <= promise.items()
         self.is_keyed = promise is not None and not self.is_stateless
         self._slots = asyncio.Semaphore(_concurrency(promise or {}, self.spec.options.max_concurrency))
+
+    def _has_missed_network(self) -> bool:
+        if self._namespace is None or self._namespace.has_network:
+            return False
+        has_failed = not self._ready.done() or self._ready.exception() is not None
+        return self._namespace.num_network_failures > 0 or (has_failed and installer(self.spec) is not None)
 
     def _check_instance(self, instance: str | None) -> None:
         """Raise CallFailed if a keyed HTTP server was restarted, because it lost every episode's state."""

@@ -104,19 +104,25 @@ class Stock:
         self._sets.add(made)
         return made
 
-    async def install(self, spec: ServerSpec, start: Callable[[ProcessSet], Awaitable[Session]]) -> None:
+    async def install(
+        self, spec: ServerSpec, start: Callable[[ProcessSet], Awaitable[Session]]
+    ) -> ConnectFailed | None:
         """Let `npx`, `uvx` and the like fill the real caches once: else every set would install again.
 
-        The command does this whenever it runs. No tool is called in this set.
+        The command does this whenever it runs. No tool is called in this set. A failure is returned: on a
+        machine without network, the caches may have all that is needed.
         """
         found = installer(spec)
         if found is None or not (await self._found_enclosure()).is_walled:
-            return
+            return None
         made = await self.new_set(real=found.caches)
         try:
             await start(made)
+        except ConnectFailed as error:
+            return error
         finally:
             await self.discard(made)
+        return None
 
     async def take(self) -> ProcessSet:
         """Return the next fresh set; waits until one is spawned, or given back if all are in use."""

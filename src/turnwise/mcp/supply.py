@@ -10,7 +10,7 @@ from pathlib import Path
 from turnwise.mcp.calls.gate import BreakerOpen, Gate
 from turnwise.mcp.processes.scratch import Scratch, episode_path
 from turnwise.mcp.processes.walls import Namespace
-from turnwise.mcp.session import NEEDS_NETWORK, CallFailed, ConnectFailed, Session, describe
+from turnwise.mcp.session import NO_NETWORK, CallFailed, ConnectFailed, Session, describe
 from turnwise.mcp.spec import Data, Isolation, ServerSpec
 from turnwise.mcp.stock import ProcessSet, Stock, StockedServer, uses_scratch
 from turnwise.types import Cause, ServerLoss
@@ -98,15 +98,16 @@ class Supply:
         async with self._connecting:
             if self._first is not None and (self._first.is_open or self.isolation is Isolation.PROCESS):
                 return self._first  # another lease connected while we waited for the lock
+            not_installed = None
             if self._first is None:
-                await self.stock.install(self.spec, self._open)
+                not_installed = await self.stock.install(self.spec, self._open)
             first = await self.stock.new_set()
             try:
                 session = await self._open(first)
                 self._require_keyed_still(session)
-            except ConnectFailed:
+            except ConnectFailed as error:
                 await self.stock.discard(first)
-                raise
+                raise (not_installed or error) from None
             self._settle(session)
             self._first = session
             if self.isolation is Isolation.PROCESS:
@@ -224,9 +225,9 @@ class Supply:
             await session.run()
         finally:
             self._live.discard(session)
-            if session.missed_network and not self._has_told:
+            if session.missed_network and session.tools and not self._has_told:  # else its failure says so
                 self._has_told = True
-                logger.warning("server %s %s", self.spec.name, NEEDS_NETWORK)
+                logger.warning("server %s tried to reach the network; it %s", self.spec.name, NO_NETWORK)
             if directory is not None:
                 await self._scratch.discard(directory)
 

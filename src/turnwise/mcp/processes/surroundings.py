@@ -18,6 +18,8 @@ _CACHES = {
     "pipx": (".cache/pipx", ".local/share/pipx", ".local/pipx"),
 }
 """Where commands that install a server before they start it put it, below the home folder."""
+_CACHE_VARIABLES = {"npx": "npm_config_cache", "uvx": "UV_CACHE_DIR", "uv": "UV_CACHE_DIR"}
+"""Variables that name another folder for it."""
 _OFFLINE = {
     "npx": {"npm_config_offline": "true"},
     "uvx": {"UV_OFFLINE": "1"},
@@ -59,8 +61,10 @@ def installer(spec: ServerSpec) -> Installer | None:
     program = Path(spec.command or "").name
     if program not in _CACHES:
         return None
-    caches = tuple(_home(spec).resolve() / name for name in _CACHES[program])
-    return Installer(caches, _OFFLINE.get(program, {}))
+    caches = [_home(spec).resolve() / name for name in _CACHES[program]]
+    if other := spec.env.get(_CACHE_VARIABLES.get(program, "")):
+        caches.append(Path(other).resolve())
+    return Installer(tuple(caches), _OFFLINE.get(program, {}))
 
 
 def _home(spec: ServerSpec) -> Path:

@@ -135,7 +135,7 @@ def _allow(name: str, parent: int) -> None:
     """Allow ourselves everything in a folder. A link is not followed; a failure shows at the next call."""
     try:
         os.chmod(name, 0o700, dir_fd=parent, follow_symlinks=False)
-    except (OSError, NotImplementedError):
+    except (OSError, NotImplementedError, ValueError):  # ValueError: it needs /proc, which is not mounted
         return
 
 
