@@ -123,7 +123,7 @@ async def measure(sides: Sides, axis: str, shape: Shape, *, num_warm: int) -> Po
 
 
 def open_sides(folder: Path, shapes: Sequence[Shape], *, is_gpu: bool) -> Sides:
-    from turnwise.config import load_recipe
+    from turnwise.config import parse_settings, read_recipe
     from turnwise.engines.transformers import TransformersEngine
     from turnwise.engines.vllm import VllmEngine, VllmSettings
     from turnwise.training.policy.policy import Policy
@@ -149,7 +149,7 @@ def open_sides(folder: Path, shapes: Sequence[Shape], *, is_gpu: bool) -> Sides:
         "algorithm.correction": "none",  # the samples' log-probs are artificial
         "optimizer.learning_rate": 1e-8,
     }
-    recipe = load_recipe(None, [f"{key}={value}" for key, value in keys.items()])
+    recipe = read_recipe(None, parse_settings([f"{key}={value}" for key, value in keys.items()]))
     model = make_model(name, device)
     trainer = Trainer(Policy(model, recipe.policy, is_fused=is_gpu), recipe)
     return Sides(engine, trainer, model.config.vocab_size)

@@ -35,7 +35,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from rich.console import Console
 
-from turnwise.config import PRESETS, load_recipe
+from turnwise.config import PRESETS, parse_settings, read_recipe
 from turnwise.records.folder import RunFolder
 from turnwise.rollout.measure.statistics import mean, paired_difference
 from turnwise.rollout.measure.summary import rates_by_task, summarise
@@ -129,7 +129,7 @@ async def learn(variant: str, seed: int, arguments: argparse.Namespace) -> Resul
         options.append(f"algorithm.preset={variant}")
     if variant == "learning rate 0":
         options.append("optimizer.learning_rate=0.0")
-    recipe = load_recipe(arguments.recipe, [f"seed={seed}", *options, *arguments.overrides])
+    recipe = read_recipe(arguments.recipe, parse_settings([f"seed={seed}", *options, *arguments.overrides]))
     screen = Screen(Console(stderr=True, emoji=False), recipe)
     started = time.perf_counter()
     name = f"{variant.replace(' ', '-')}-{seed}"

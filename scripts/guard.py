@@ -73,6 +73,8 @@ def _options(settings: dict[str, Any]) -> Iterable[str]:
 def _kill_after_checkpoint(process: "subprocess.Popen[bytes]", run: Path) -> None:
     while process.poll() is None and not list(run.glob("checkpoints/step-*/facts.json")):
         time.sleep(0.05)
+    if process.poll() is not None:
+        _finish(process, -signal.SIGKILL)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.rollout.stage import NOTEBOOK, task
 from tests.run.stage import write_model
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.tasks.load import save
 from turnwise.types import Cause, DemoTurn, Task, ToolCall, ToolResult
 
@@ -37,4 +37,4 @@ def write_servers(folder: Path, **servers: Any) -> None:
 
 
 def recipe_in(folder: Path, *overrides: str) -> Recipe:
-    return load_recipe(folder / "recipe.toml", overrides)
+    return read_recipe(folder / "recipe.toml", parse_settings(overrides))

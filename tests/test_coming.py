@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from turnwise.cli import app
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, parse_settings, read_recipe
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "coming-from" / "multi-mcp-rl.md").read_text()
@@ -90,7 +90,7 @@ def test_a_command_on_the_page_is_accepted_and_its_recipe_with_every_set_key_is_
     recipe = params.get("recipe")
     if recipe is None or str(recipe).isupper():
         return
-    load_recipe(ROOT / recipe, params["overrides"])
+    read_recipe(ROOT / recipe, parse_settings(params["overrides"]))
 
 
 # --- keys, recipes and pages -------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from typer.main import get_command
 import turnwise
 from scripts import docs_reference
 from turnwise.cli import app
-from turnwise.config import load_recipe
+from turnwise.config import read_recipe
 from turnwise.config.describe import describe_keys
 
 ROOT = Path(__file__).parents[1]
@@ -191,7 +191,7 @@ def _options(command: Any) -> set[str]:
 def test_every_recipe_on_a_page_is_valid(block: Block, tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(block.text, "utf-8")
-    load_recipe(recipe)
+    read_recipe(recipe)
 
 
 @pytest.mark.parametrize("block", _blocks_of("json"), ids=str)

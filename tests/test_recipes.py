@@ -12,7 +12,7 @@ from tests import warm
 from tests.models.chat.tokenizers import qwen3 as tokenizer
 from tests.setup.memory.figures import PAGE
 from tests.setup.memory.shaped import QWEN3_06B, shallow
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.mcp.listing import ToolListing, list_tools
 from turnwise.mcp.spec import load as load_servers
 from turnwise.models.places import smollm2_file
@@ -49,13 +49,13 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def offline(file: Path, hub: Path, *more: str) -> Recipe:
-    is_remote = load_recipe(file).model.path.startswith("Qwen/")
-    return load_recipe(file, [f"model.path={hub}", *more] if is_remote else more)
+    is_remote = read_recipe(file).model.path.startswith("Qwen/")
+    return read_recipe(file, parse_settings([f"model.path={hub}", *more] if is_remote else more))
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
 def test_a_recipe_loads_and_all_it_names_is_there(file: Path) -> None:
-    recipe = load_recipe(file)
+    recipe = read_recipe(file)
     servers = {spec.name for spec in load_servers(recipe.tools.mcp or DEFAULT_FILE)}
     ids: dict[str, str] = {}
     for name in ("train", "validation", "test"):
@@ -163,7 +163,7 @@ def test_so_does_its_warm_start(hub: Path) -> None:
 
 
 def test_the_classic_recipe_has_the_older_values() -> None:
-    recipe = load_recipe(by_name("classic"))
+    recipe = read_recipe(by_name("classic"))
     algorithm = recipe.algorithm
     assert (algorithm.gamma, algorithm.lam, algorithm.clip_low, algorithm.clip_high) == (0.99, 0.95, 0.2, 0.2)
     # half of the squared log-ratio as a loss, steered to 0.4, skipped above 3

@@ -18,7 +18,7 @@ from tokenizers import AddedToken
 
 from fuzzing import sound
 from fuzzing.inputs import NUMBERS, Inputs, encoded
-from turnwise.config import load_recipe
+from turnwise.config import parse_settings, read_recipe
 from turnwise.dashboard.index.index import Index
 from turnwise.dashboard.views import series
 from turnwise.dashboard.views.conversation import conversation, side_by_side, tokens
@@ -94,9 +94,9 @@ def draw_recipe(inputs: Inputs) -> tuple[str, list[str]]:
     return inputs.damaged_text(sound.RECIPE), settings
 
 
-def read_recipe(given: tuple[str, list[str]]) -> None:
+def read_a_recipe(given: tuple[str, list[str]]) -> None:
     text, settings = given
-    in_file("recipe.toml", lambda path: load_recipe(path, settings))(text)
+    in_file("recipe.toml", lambda path: read_recipe(path, parse_settings(settings)))(text)
 
 
 TRUTHS = (
@@ -395,7 +395,7 @@ def parsers(folder: Path, exits: contextlib.ExitStack) -> dict[str, Parser]:
     shown = Page(folder)
     return {
         "mcp.json": Parser(documents(sound.MCP_JSON), in_file("mcp.json", spec.load), (ValueError,)),
-        "recipe (TOML) and --set": Parser(draw_recipe, read_recipe, (ValueError,)),
+        "recipe (TOML) and --set": Parser(draw_recipe, read_a_recipe, (ValueError,)),
         "tasks, JSON": Parser(documents([sound.TASK]), in_file("tasks.json", load.load), (ValueError,)),
         "tasks, JSONL": Parser(in_lines(sound.TASK), in_file("tasks.jsonl", load.load), (ValueError,)),
         "tasks of earlier systems": Parser(

@@ -13,7 +13,7 @@ from typing import Any
 from episodes import LORA_ALPHA, LORA_RANK, LongTerms, Script, Steps, read_terms, tell
 from rich.console import Console
 
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.models.chat import load_tokenizer
 from turnwise.records.folder import RunFolder
 from turnwise.run.health.health import Alarm
@@ -99,7 +99,9 @@ def recipe_of(terms: LongTerms, mode: str) -> Recipe:
         del keys["engine.vllm.gpu_memory_utilization"]
     elif terms.device == "cpu":  # a rehearsal
         keys |= {"engine.vllm.cache_gib": 0.25, "engine.vllm.eager": "true"}
-    return load_recipe(None, [*(f"{key}={value}" for key, value in keys.items()), *terms.settings])
+    return read_recipe(
+        None, parse_settings([*(f"{key}={value}" for key, value in keys.items()), *terms.settings])
+    )
 
 
 def write_inputs(terms: LongTerms) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from terms import Laps, Terms, peak_mib, read_terms, tell
 
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.records.folder import RunFolder
 from turnwise.rollout.collector import Progress
 from turnwise.run.health.health import Alarm
@@ -72,7 +72,7 @@ def recipe_of(terms: Terms) -> Recipe:
         "run.checkpoint_every": terms.num_steps,
         "evaluation.before_and_after": "false",
     }
-    return load_recipe(None, [f"{key}={value}" for key, value in keys.items()])
+    return read_recipe(None, parse_settings([f"{key}={value}" for key, value in keys.items()]))
 
 
 async def race(terms: Terms) -> None:

@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from vllm.distributed.weight_transfer.nccl_engine import broadcast, join
 
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, read_recipe
 from turnwise.setup.bench import transformers_engine
 from turnwise.types import Completion, Sampling
 
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--exact", action="store_true")
     args = parser.parse_args()
-    server = EngineServer(load_recipe(args.recipe), is_exact=args.exact)
+    server = EngineServer(read_recipe(args.recipe), is_exact=args.exact)
     uvicorn.run(Starlette(routes=server.routes()), host="127.0.0.1", port=args.port, log_level="warning")
 
 

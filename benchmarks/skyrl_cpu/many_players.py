@@ -22,7 +22,7 @@ import psutil
 import ray
 from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
 
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, read_recipe
 from turnwise.models.chat import load_tokenizer, open_chat
 from turnwise.run.skyrl.player import Order
 from turnwise.run.skyrl.workers import Workers
@@ -96,7 +96,7 @@ train = "train.jsonl"
 num_parallel_episodes = {num_parallel}
 """
     )
-    return load_recipe(folder / "recipe.toml")
+    return read_recipe(folder / "recipe.toml")
 
 
 def _memory_and_seconds(pids: list[int]) -> tuple[list[float], float]:

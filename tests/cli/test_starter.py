@@ -25,7 +25,7 @@ from turnwise.cli.model_choice import (
     this_machine,
 )
 from turnwise.cli.starter import Setup, recipe_text, write_starter
-from turnwise.config import load_recipe
+from turnwise.config import parse_settings, read_recipe
 from turnwise.models.places import EMBEDDED_FOLDER, smollm2_file
 from turnwise.setup.memory import plan_memory
 from turnwise.setup.requirements import training_problems
@@ -99,7 +99,7 @@ def test_an_answer_that_is_still_a_placeholder_is_found_under_a_question_of_ones
     written = (tmp_path / "tasks.jsonl").read_text()
     rows = [json.loads(line) | {"prompt": "How many?"} for line in written.splitlines()]
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    first, *_ = training_problems(load_recipe(tmp_path / "recipe.toml"), load(tmp_path / "tasks.jsonl"))
+    first, *_ = training_problems(read_recipe(tmp_path / "recipe.toml"), load(tmp_path / "tasks.jsonl"))
     assert first == (
         "tasks.train: truth.answer.value: example-1 is still the placeholder that `turnwise init` wrote: "
         "replace it"
@@ -163,7 +163,7 @@ def test_foreign_text_in_a_tool_does_not_break_the_recipe(tmp_path: Path) -> Non
     hostile = Tool("read", "one\x00 \x1b[31m\nseed = 7\u2028seed = 8", {"type": "object"}, "notes", "read")
     setup = Setup(CPU, largest_model(CPU), tmp_path / "mcp.json", {"notes": [hostile]})
     write_starter(tmp_path / "mine", setup)
-    assert load_recipe(tmp_path / "mine" / "recipe.toml").seed == 0
+    assert read_recipe(tmp_path / "mine" / "recipe.toml").seed == 0
 
 
 def test_with_explored_tasks_a_warm_start_leaves_most_of_them_to_training(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_with_explored_tasks_a_warm_start_leaves_most_of_them_to_training(tmp_pa
     for split, num_tasks in (("train", 100), ("validation", 0), ("test", 5)):
         (explored / f"{split}.jsonl").write_text("{}\n" * num_tasks)
     write_starter(tmp_path, Setup(CPU, largest_model(CPU), tmp_path / "mcp.json", {}, explored))
-    recipe = load_recipe(tmp_path / "recipe.toml")
+    recipe = read_recipe(tmp_path / "recipe.toml")
     assert (recipe.run.warm_start, recipe.sft.num_tasks, recipe.run.tasks_per_step) == (True, 34, 16)
     assert recipe.run.num_steps == 100
     assert (recipe.tasks.train, recipe.tasks.validation) == (explored / "train.jsonl", None)
@@ -183,7 +183,7 @@ def test_a_recipe_for_few_explored_tasks_has_few_steps(tmp_path: Path) -> None:
     for split, num_tasks in (("train", 8), ("validation", 0), ("test", 1)):
         (tmp_path / f"{split}.jsonl").write_text("{}\n" * num_tasks)
     write_starter(tmp_path, Setup(CPU, largest_model(CPU), tmp_path / "mcp.json", {}, tmp_path))
-    run = load_recipe(tmp_path / "recipe.toml").run
+    run = read_recipe(tmp_path / "recipe.toml").run
     assert (run.tasks_per_step, run.num_steps) == (8, 20)
 
 
@@ -214,7 +214,9 @@ def test_a_model_needs_the_memory_that_it_is_said_to_need(
         "policy.gradient_checkpointing=true",
         f"engine.cache_tokens={50_000 if device == 'cuda' else 16_384}",
     ]
-    recipe = load_recipe(tmp_path / "recipe.toml", [f"model.path={tmp_path / 'model'}", *sizes])
+    recipe = read_recipe(
+        tmp_path / "recipe.toml", parse_settings([f"model.path={tmp_path / 'model'}", *sizes])
+    )
     assert plan_memory(recipe, device).num_bytes / 1e9 == pytest.approx(choice.needed_gb(machine), abs=0.1)
     assert planned_gb(str(tmp_path / "model"), device) == pytest.approx(choice.needed_gb(machine), abs=0.1)
 

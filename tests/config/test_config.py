@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from turnwise.config import PRESETS, AlgorithmConfig, Recipe, load_recipe, override_recipe
+from turnwise.config import PRESETS, AlgorithmConfig, Recipe, override_recipe, parse_settings, read_recipe
 from turnwise.training.algorithms.advantages import ADVANTAGES
 from turnwise.training.algorithms.aggregate import AGGREGATIONS
 from turnwise.training.algorithms.correction import CORRECTIONS
@@ -39,10 +39,10 @@ def value_of(recipe: Recipe, key: str) -> Any:
 
 
 def test_a_file_is_read_and_overrides_win(tmp_path: Path) -> None:
-    assert load_recipe(None) == Recipe()
+    assert read_recipe(None) == Recipe()
     path = write(tmp_path, "seed = 3\n[rollout]\ngroup_size = 4\ntemperature = 0.7\n")
     overrides = ["rollout.group_size=2", "engine.kind=scripted", "model.system_prompt=Be brief"]
-    recipe = load_recipe(path, overrides)
+    recipe = read_recipe(path, parse_settings(overrides))
     assert (recipe.seed, recipe.rollout.group_size, recipe.rollout.temperature) == (3, 2, 0.7)
     assert (recipe.engine.kind, recipe.model.system_prompt) == ("scripted", "Be brief")
 
@@ -62,13 +62,13 @@ def test_relative_paths_in_a_file_are_relative_to_it(tmp_path: Path, monkeypatch
         '[tasks]\ntrain = "data/train.jsonl"\nvalidation = "~/held.jsonl"\n'
         '[tools]\nmcp = "/etc/mcp.json"\n[run]\nfolder = "out"\n',
     )
-    recipe = load_recipe(path)
+    recipe = read_recipe(path)
     assert recipe.tasks.train == tmp_path / "data" / "train.jsonl"
     assert recipe.tasks.validation == Path.home() / "held.jsonl"
     assert recipe.tasks.test is None
     assert recipe.tools.mcp == Path("/etc/mcp.json")
     assert recipe.run.folder == tmp_path / "out"
-    assert load_recipe(write(tmp_path, "seed = 1\n")).run.folder == Path("runs"), "not the default"
+    assert read_recipe(write(tmp_path, "seed = 1\n")).run.folder == Path("runs"), "not the default"
 
 
 def test_relative_paths_on_the_command_line_are_relative_to_the_current_directory(
@@ -80,12 +80,14 @@ def test_relative_paths_on_the_command_line_are_relative_to_the_current_director
     assert {key for key, kind in keys_of(Recipe) if "Path" in str(kind)} == PATHS
     for key in PATHS:
         section, name = key.split(".")
-        recipe = load_recipe(write(tmp_path, f'[{section}]\n{name} = "from_the_file"\n'), [f"{key}=a/b"])
+        recipe = read_recipe(
+            write(tmp_path, f'[{section}]\n{name} = "from_the_file"\n'), parse_settings([f"{key}=a/b"])
+        )
         assert value_of(recipe, key) == here / "a" / "b"
-        as_table = load_recipe(write(tmp_path, "seed = 1\n"), [f"{section}={{{name}='~/b'}}"])
+        as_table = read_recipe(write(tmp_path, "seed = 1\n"), parse_settings([f"{section}={{{name}='~/b'}}"]))
         assert value_of(as_table, key) == Path.home() / "b"
-        assert value_of(override_recipe(recipe, [f"{key}=c"]), key) == here / "c"
-        assert value_of(override_recipe(recipe, ["seed=3"]), key) == here / "a" / "b"
+        assert value_of(override_recipe(recipe, parse_settings([f"{key}=c"])), key) == here / "c"
+        assert value_of(override_recipe(recipe, {"seed": 3}), key) == here / "a" / "b"
 
 
 def test_a_model_that_is_a_folder_becomes_absolute_and_a_name_stays(
@@ -97,38 +99,38 @@ def test_a_model_that_is_a_folder_becomes_absolute_and_a_name_stays(
     monkeypatch.chdir(here)
     monkeypatch.setenv("HOME", str(here))
     file = write(tmp_path, '[model]\npath = "models"\n')
-    assert load_recipe(file).model.path == str(tmp_path / "models")
+    assert read_recipe(file).model.path == str(tmp_path / "models")
     for given, expected in {
         "warm": str(here / "warm"),
         "~/warm": str(here / "warm"),
         "embedded": "embedded",
         "Qwen/Qwen3-0.6B": "Qwen/Qwen3-0.6B",
     }.items():
-        assert load_recipe(file, [f"model.path={given}"]).model.path == expected
+        assert read_recipe(file, parse_settings([f"model.path={given}"])).model.path == expected
 
 
 def test_a_name_means_the_included_recipe_unless_there_is_such_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    included = load_recipe(Path("cpu"))
+    included = read_recipe(Path("cpu"))
     assert included.policy.tuning == "full"
     assert included.tasks.train is not None
     assert included.tasks.train.is_file()
     with pytest.raises(ValueError, match=r"nosuch: no such file; the included recipes are .*cpu, gpu_lora"):
-        load_recipe(Path("nosuch"))
+        read_recipe(Path("nosuch"))
     (tmp_path / "cpu").write_text("seed = 7")
-    assert load_recipe(Path("cpu")).seed == 7
+    assert read_recipe(Path("cpu")).seed == 7
 
 
 def test_a_recipe_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is a folder, not a recipe"):
-        load_recipe(tmp_path)
+        read_recipe(tmp_path)
     with pytest.raises(ValueError, match=r"absent\.toml: no such file"):
-        load_recipe(tmp_path / "absent.toml")
+        read_recipe(tmp_path / "absent.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"binary\.toml: not UTF-8"):
-        load_recipe(tmp_path / "binary.toml")
+        read_recipe(tmp_path / "binary.toml")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def test_a_recipe_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 )
 def test_a_mistake_in_a_file_is_named(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
-        load_recipe(write(tmp_path, text + "\n"))
+        read_recipe(write(tmp_path, text + "\n"))
 
 
 OUT_OF_RANGE = "temperature must be 0 or from 0.01 to 100, not"
@@ -201,18 +203,18 @@ OUT_OF_RANGE = "temperature must be 0 or from 0.01 to 100, not"
 )
 def test_a_mistake_in_an_override_is_named(setting: str, says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
-        load_recipe(None, ["seed=1", setting])
+        read_recipe(None, parse_settings(["seed=1", setting]))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_keys_of_the_recipe_override_its_preset(tmp_path: Path, preset: str) -> None:
-    plain = load_recipe(None, [f"algorithm.preset={preset}"])
+    plain = read_recipe(None, parse_settings([f"algorithm.preset={preset}"]))
     for section, keys in PRESETS[preset].items():
         given = getattr(plain, section).model_dump()
         expected = {key: value for key, value in keys.items() if key != "kl"}
         assert {key: given[key] for key in expected} == expected
     text = f'[algorithm]\npreset = "{preset}"\nadvantage = "maxrl"\nloss = "clip"\n'
-    changed = load_recipe(write(tmp_path, text)).algorithm
+    changed = read_recipe(write(tmp_path, text)).algorithm
     assert (changed.preset, changed.advantage, changed.loss) == (preset, "maxrl", "clip")
     assert changed.kl == plain.algorithm.kl, "nested sections are merged, not replaced"
 
@@ -232,14 +234,14 @@ def test_every_registered_part_of_an_algorithm_can_be_selected(key: str, registe
 
 
 def test_settings_that_a_run_cannot_learn_from_are_rejected() -> None:
-    settings = load_recipe(None, ["rollout.temperature=0", "run.tasks_per_step=3"])
+    settings = read_recipe(None, {"rollout.temperature": 0, "run.tasks_per_step": 3})
     with pytest.raises(ValueError, match=r"tasks\.train is not set"):
         settings.tasks.require_train()
     with pytest.raises(ValueError, match=r"rollout\.temperature is 0"):
         settings.rollout.require_exploration()
     with pytest.raises(ValueError, match=r"tasks\.train has 2 tasks, run\.tasks_per_step is 3"):
         settings.run.check_num_tasks(2)
-    sound = load_recipe(None, ["tasks.train=some.jsonl"])
+    sound = read_recipe(None, {"tasks.train": "some.jsonl"})
     assert sound.tasks.files == {"train": sound.tasks.require_train()} == {"train": Path.cwd() / "some.jsonl"}
     sound.rollout.require_exploration()
     settings.run.check_num_tasks(3)
@@ -261,24 +263,26 @@ def test_settings_that_a_run_cannot_learn_from_are_rejected() -> None:
 def test_adapters_are_published_merged_unless_that_is_slow_or_impossible(
     settings: list[str], is_adapter: bool
 ) -> None:
-    assert load_recipe(None, settings).publishes_adapters is is_adapter
+    assert read_recipe(None, parse_settings(settings)).publishes_adapters is is_adapter
 
 
 def test_a_resolved_recipe_can_be_changed_and_keeps_the_rest(tmp_path: Path) -> None:
-    recipe = load_recipe(write(tmp_path, '[algorithm]\npreset = "grpo"\n[run]\nnum_steps = 3\n'))
-    changed = override_recipe(recipe, ["run.num_steps=9"])
+    recipe = read_recipe(write(tmp_path, '[algorithm]\npreset = "grpo"\n[run]\nnum_steps = 3\n'))
+    changed = override_recipe(recipe, {"run.num_steps": 9})
     assert changed.run.num_steps == 9
     assert changed.algorithm == recipe.algorithm
     with pytest.raises(ValueError, match="did you mean 'num_steps'"):
-        override_recipe(recipe, ["run.num_stepz=9"])
+        override_recipe(recipe, {"run.num_stepz": 9})
 
 
 def test_trackers_are_named_or_given_as_blocks(tmp_path: Path) -> None:
-    named = load_recipe(write(tmp_path, 'trackers = ["wandb", "tensorboard"]\n'))
+    named = read_recipe(write(tmp_path, 'trackers = ["wandb", "tensorboard"]\n'))
     assert [tracker.kind for tracker in named.trackers] == ["wandb", "tensorboard"]
     blocks = '[[trackers]]\nkind = "wandb"\nproject = "a/b"\n[[trackers]]\nkind = "my.module:Tracker"\n'
-    given = load_recipe(write(tmp_path, blocks))
+    given = read_recipe(write(tmp_path, blocks))
     expected = [("wandb", "a/b"), ("my.module:Tracker", "")]
     assert [(tracker.kind, tracker.project) for tracker in given.trackers] == expected
-    assert override_recipe(given, ["seed=3"]).trackers == given.trackers
-    assert [tracker.kind for tracker in override_recipe(given, ["trackers=trackio"]).trackers] == ["trackio"]
+    assert override_recipe(given, {"seed": 3}).trackers == given.trackers
+    assert [tracker.kind for tracker in override_recipe(given, {"trackers": "trackio"}).trackers] == [
+        "trackio"
+    ]

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 from pydantic import BaseModel
 
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.config.describe import KeyFacts, describe_keys, describe_sections
 
 FACTS = {key.name: key for key in describe_keys()}
@@ -36,7 +36,7 @@ def test_a_key_has_a_meaning_and_a_default_that_the_recipe_accepts(key: KeyFacts
         return
     tomllib.loads(f"value = {key.default}")
     if not key.name.startswith(("rewards.", "trackers.")):
-        load_recipe(None, [f"{key.name}={key.default}"])
+        read_recipe(None, parse_settings([f"{key.name}={key.default}"]))
 
 
 def test_facts_name_choices_ranges_and_types() -> None:

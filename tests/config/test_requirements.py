@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.run.stage import recipe as small_recipe
-from turnwise.config import Recipe, load_recipe, override_recipe
+from turnwise.config import Recipe, override_recipe, parse_settings, read_recipe
 from turnwise.config.requirements import is_installed, requirements
 from turnwise.run.checks import FindingLevel
 from turnwise.run.checks.dry import dry_run
@@ -27,7 +27,7 @@ ABSENT = "trackers=no_such_module:Tracker"
 
 
 def settings(module: str) -> Recipe:
-    return load_recipe(None, SETTINGS[module])
+    return read_recipe(None, parse_settings(SETTINGS[module]))
 
 
 def test_the_default_recipe_needs_no_optional_package() -> None:
@@ -51,7 +51,7 @@ def test_a_package_is_required_by_its_setting_and_found_by_the_doctor(module: st
 
 
 async def test_the_doctor_and_a_dry_run_report_a_missing_package(tmp_path: Path) -> None:
-    recipe = override_recipe(small_recipe(tmp_path), [ABSENT])
+    recipe = override_recipe(small_recipe(tmp_path), parse_settings([ABSENT]))
     [finding] = check_requirements(recipe)
     assert (finding.level, finding.what) == (FindingLevel.BAD, "no_such_module")
     [problem] = (await dry_run(recipe)).problems

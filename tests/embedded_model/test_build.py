@@ -17,7 +17,7 @@ from embedded_model.drills import make_drills, make_questions
 from embedded_model.lessons import LessonTasks, Teacher
 from embedded_model.phrasings import WORDINGS, lesson_families
 from embedded_model.stages import Stage
-from turnwise.config import load_recipe
+from turnwise.config import read_recipe
 from turnwise.models.chat import load_tokenizer, open_chat
 from turnwise.models.places import EMBEDDED, EMBEDDED_FOLDER
 from turnwise.run.playing import evaluate_recipe
@@ -182,7 +182,7 @@ def test_drills_ask_only_for_values_that_can_be_copied() -> None:
 
 async def test_the_included_model_is_small_and_succeeds_on_unseen_tasks(tmp_path: Path) -> None:
     assert sum(file.stat().st_size for file in EMBEDDED_FOLDER.iterdir()) <= 10_000_000
-    recipe = load_recipe(None, ["model.path=embedded"])
+    recipe = read_recipe(None, {"model.path": "embedded"})
     tasks = [task for task in load(TEST_TASKS) if task.family == "quote_figure"][:8]
     out = tmp_path / "eval.json"
     report, _ = await evaluate_recipe(recipe, tasks, out=out, num_samples=1, temperature=0.0)

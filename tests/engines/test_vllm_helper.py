@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.third_party.installed import require
-from turnwise.config import load_recipe
+from turnwise.config import parse_settings, read_recipe
 from turnwise.engines import vllm_helper
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +111,7 @@ def test_it_begins_early_only_for_vllm_on_a_gpu(
     may_use_gpu: bool,
 ) -> None:
     monkeypatch.setenv("DEVICE_TYPE", variable)
-    recipe = load_recipe(None, [f"engine.kind={engine}"])
+    recipe = read_recipe(None, parse_settings([f"engine.kind={engine}"]))
     recipe = recipe.model_copy(update={"model": recipe.model.model_copy(update={"device": device})})
     driver = tmp_path if has_driver else tmp_path / "none"
     assert vllm_helper.may_use_gpu(recipe, driver) is may_use_gpu

@@ -10,7 +10,7 @@ from transformers import Qwen3ForCausalLM
 from tests.gpu.device import DEVICE
 from tests.setup.memory.measured import fill, samples
 from tests.setup.memory.shaped import QWEN3_06B, shallow
-from turnwise.config import load_recipe
+from turnwise.config import parse_settings, read_recipe
 from turnwise.models.device_memory import Memory
 from turnwise.setup.bench import transformers_engine
 from turnwise.setup.memory import find_sizes
@@ -37,7 +37,7 @@ async def test_the_sizes_found_for_a_gpu_fit_into_it(tmp_path: Path) -> None:
         "rollout.tokens_per_episode=1024",
         "run.tasks_per_step=16",
     ]
-    found = find_sizes(load_recipe(None, keys), MEMORY)
+    found = find_sizes(read_recipe(None, parse_settings(keys)), MEMORY)
     recipe, sizes = found.recipe, found.recipe.sizes
     assert found.plan.fits
     assert not sizes.gradient_checkpointing

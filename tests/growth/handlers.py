@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from tests.models.chat import tokenizers
-from turnwise.config import load_recipe
+from turnwise.config import read_recipe
 from turnwise.engines import remote, wire
 from turnwise.mcp import spec
 from turnwise.mcp.calls import arguments, results
@@ -273,7 +273,7 @@ HANDLERS: Mapping[str, Handler] = {
     "spec.load": in_file("mcp.json", spec.load),
     "spec.load of a server": in_file("mcp.json", spec.load, in_mcp_json),
     "secret_values": Handler(finds_secrets, 1 << 16),
-    "load_recipe": in_file("recipe.toml", load_recipe, in_recipe),
+    "read_recipe": in_file("recipe.toml", read_recipe, in_recipe),
     "tasks.load of JSON": in_file("tasks.json", load.load),
     "tasks.load of JSONL": in_file("tasks.jsonl", load.load),
     "tasks.load of a task": in_file("tasks.jsonl", load.load, in_task),

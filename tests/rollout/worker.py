@@ -8,14 +8,14 @@ import json
 import sys
 from pathlib import Path
 
-from turnwise.config import load_recipe
+from turnwise.config import read_recipe
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.setup.bench import open_workbench
 from turnwise.tasks.load import load
 
 
 async def main(recipe_file: Path, num_workers: int, out: Path) -> None:
-    recipe = load_recipe(recipe_file, ["engine.kind=scripted"])
+    recipe = read_recipe(recipe_file, {"engine.kind": "scripted"})
     tasks = load(recipe.tasks.require_train())
     async with open_workbench(recipe, tasks, num_workers=num_workers) as bench:
         collector = bench.collector()

@@ -10,7 +10,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.models.chat.tokenizers import qwen3
 from tests.rollout.stage import NOTEBOOK, task
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, read_recipe
 from turnwise.tasks.load import save
 
 
@@ -64,7 +64,7 @@ def write_recipe(folder: Path, **sections: Any) -> Path:
 
 
 def recipe(folder: Path, **sections: Any) -> Recipe:
-    return load_recipe(write_recipe(folder, **sections))
+    return read_recipe(write_recipe(folder, **sections))
 
 
 def _toml(value: Any) -> str:

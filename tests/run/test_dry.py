@@ -9,12 +9,12 @@ from tests.models.chat.tokenizers import qwen3
 from tests.run.stage import recipe, write_recipe
 from tests.run.test_signals import train
 from tests.test_cli import is_plain
-from turnwise.config import Recipe, override_recipe
+from turnwise.config import Recipe, override_recipe, parse_settings
 from turnwise.run.checks.dry import DryRun, dry_run
 
 
 async def tried(settings: Recipe, *overrides: str) -> DryRun:
-    return await dry_run(override_recipe(settings, overrides))
+    return await dry_run(override_recipe(settings, parse_settings(overrides)))
 
 
 def test_it_says_what_a_run_would_do_and_leaves_no_trace(tmp_path: Path) -> None:

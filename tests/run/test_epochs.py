@@ -11,7 +11,7 @@ from tests.run.test_batches import ByMember, collect, played_ids
 from tests.run.test_batches import recipe as short_recipe
 from tests.run.test_signals import train
 from tests.run.test_train import lines
-from turnwise.config import load_recipe, override_recipe
+from turnwise.config import override_recipe, parse_settings, read_recipe
 from turnwise.records.folder import RunFolder
 from turnwise.rollout.store import read_episodes
 from turnwise.tasks.curriculum import CurriculumState, ShuffledPasses, draw
@@ -103,18 +103,18 @@ def test_a_run_of_epochs_plays_every_task_equally_often_and_prints_the_epoch(tmp
 def test_steps_and_epochs_together_and_epochs_of_a_curriculum_are_refused(tmp_path: Path) -> None:
     both = r"run\.num_steps is 4 and run\.num_epochs is 2: give one of the two"
     with pytest.raises(ValueError, match=both):
-        load_recipe(None, ["run.num_steps=4", "run.num_epochs=2"])
+        read_recipe(None, {"run.num_steps": 4, "run.num_epochs": 2})
     saved = recipe(tmp_path)  # a run's own recipe has both: one was computed from the other
-    assert override_recipe(saved, ["run.num_epochs=2"]).with_steps(6).run.num_steps == 6
+    assert override_recipe(saved, {"run.num_epochs": 2}).with_steps(6).run.num_steps == 6
     with pytest.raises(ValueError, match=both):
-        override_recipe(saved, ["run.num_epochs=2", "run.num_steps=4"])
+        override_recipe(saved, {"run.num_epochs": 2, "run.num_steps": 4})
     (tmp_path / "long.toml").write_text("[run]\nnum_steps = 40\n")
-    by_epochs = load_recipe(tmp_path / "long.toml", ["run.num_epochs=2"])  # it takes the place of the other
+    by_epochs = read_recipe(tmp_path / "long.toml", {"run.num_epochs": 2})  # it takes the place of the other
     assert by_epochs.run.num_epochs == 2
-    assert override_recipe(by_epochs, ["run.num_steps=7"]).run.num_epochs is None
+    assert override_recipe(by_epochs, {"run.num_steps": 7}).run.num_epochs is None
     (tmp_path / "long.toml").write_text("[run]\nnum_steps = 4\nnum_epochs = 2\n")
     with pytest.raises(ValueError, match=both):
-        load_recipe(tmp_path / "long.toml")
+        read_recipe(tmp_path / "long.toml")
     for kind in ("schedule", "success"):
         with pytest.raises(ValueError, match=rf"run\.num_epochs is 2: curriculum\.kind '{kind}' does not"):
-            load_recipe(None, ["run.num_epochs=2", f"curriculum.kind={kind}"])
+            read_recipe(None, parse_settings(["run.num_epochs=2", f"curriculum.kind={kind}"]))

@@ -83,7 +83,7 @@ async def test_an_evaluation_ends_no_episode_that_repeats_itself_and_counts_it(
     assert [episode.num_turns for episode in report.episodes] == [2, 7]
     assert [episode.is_success for episode in report.episodes] == [True, True]
     assert figures(report)["all"]["repeating_share"] == 0.5
-    asked = override_recipe(recipe, ["evaluation.plain=false"])
+    asked = override_recipe(recipe, {"evaluation.plain": False})
     report, _ = await evaluate_recipe(
         asked, [looping, TASKS[0]], out=tmp_path / "asked.json", num_samples=1, temperature=1.0
     )

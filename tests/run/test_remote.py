@@ -10,7 +10,7 @@ import pytest
 from tests.engines.served import serving
 from tests.run.stage import write_recipe
 from tests.run.test_train import UNMEASURED, before_update, lines, run_it
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.records.folder import RunFolder
 from turnwise.rollout.store import read_episodes
 from turnwise.run.checks import FindingLevel
@@ -24,7 +24,7 @@ NUM_STEPS = 2
 
 
 def elsewhere(file: Path, url: str, *overrides: str) -> Recipe:
-    return load_recipe(file, ["engine.kind=remote", f"engine.remote.url={url}", *overrides])
+    return read_recipe(file, parse_settings(["engine.kind=remote", f"engine.remote.url={url}", *overrides]))
 
 
 def sampled(folder: RunFolder) -> list[tuple[object, ...]]:
@@ -37,7 +37,7 @@ def sampled(folder: RunFolder) -> list[tuple[object, ...]]:
 def test_a_run_with_a_remote_engine_equals_the_run_with_a_local_one(tmp_path: Path) -> None:
     quick = {"run": {"num_steps": NUM_STEPS}, **UNMEASURED}
     here, file = (write_recipe(tmp_path / name, **quick) for name in ("here", "there"))
-    _, expected = run_it(load_recipe(here))
+    _, expected = run_it(read_recipe(here))
     with serving(file) as server:
         _, adapters = run_it(elsewhere(file, server.url, "run.name=one", "rollout.lockstep=false"))
         assert (server.health()["version"], server.health()["base"]) == (NUM_STEPS, "")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.run.stage import recipe
 from tests.run.test_train import UNMEASURED, lines, run_it
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.records.folder import RunFolder
 from turnwise.rollout.store import read_episodes
 
@@ -27,10 +27,10 @@ def at_temperatures(folder: Path, mode: str, **sections: Any) -> tuple[Recipe, R
 
 def test_the_temperature_goes_in_a_straight_line_from_the_first_step_to_the_last() -> None:
     keys = ["rollout.temperature=1.6", "rollout.final_temperature=0.4", "run.num_steps=4"]
-    falling = load_recipe(None, keys)
+    falling = read_recipe(None, parse_settings(keys))
     assert [falling.temperature_at(step) for step in range(4)] == pytest.approx([1.6, 1.2, 0.8, 0.4])
-    assert load_recipe(None, [*keys, "run.num_steps=1"]).temperature_at(0) == 1.6
-    assert load_recipe(None, ["rollout.temperature=0.7"]).temperature_at(9) == 0.7
+    assert read_recipe(None, parse_settings([*keys, "run.num_steps=1"])).temperature_at(0) == 1.6
+    assert read_recipe(None, {"rollout.temperature": 0.7}).temperature_at(9) == 0.7
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

@@ -18,7 +18,7 @@ from tests.mcp.leaks import nothing_leaks
 from tests.rollout.stage import NOTEBOOK, task
 from tests.run.stage import recipe, write_recipe
 from tests.shown import shown_task
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, read_recipe
 from turnwise.records.folder import RunFolder
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed
@@ -142,7 +142,7 @@ def test_a_step_whose_groups_are_all_flat_says_so_and_what_is_left_to_try(
     rollout = {"dynamic_sampling": is_dynamic}
     file = write_recipe(tmp_path, run={"num_steps": 1}, rollout=rollout, **UNMEASURED)
     file.write_text(file.read_text().replace("tests.run.own_rewards:even_ids", f"{__name__}:flat"))
-    _, folder = run_it(load_recipe(file))
+    _, folder = run_it(read_recipe(file))
     log = (folder.path / "training.log").read_text()
     assert "no learnable token" not in log
     no_update = re.search(r"step 1: no update: in each of the \d+ groups all rewards were equal", log)

@@ -48,7 +48,7 @@ async def test_the_first_episodes_are_those_of_the_warmed_up_model(settings: Rec
     exported = Run(folder.path).export(tmp_path / "exported")
     assert (exported / "config.json").exists()
     with RunFolder.open(folder.path) as again:
-        again.change_recipe(override_recipe(again.recipe, ["run.num_steps=2"]))
+        again.change_recipe(override_recipe(again.recipe, {"run.num_steps": 2}))
         assert await train_in(again)
     assert (folder.warm_model / METRICS).stat().st_mtime_ns == learned
 

@@ -14,7 +14,7 @@ from tests.rollout.stage import task
 from tests.run.stage import recipe
 from tests.run.test_train import run_it
 from tests.test_cli import fresh, one_line, turnwise
-from turnwise.config import override_recipe
+from turnwise.config import override_recipe, parse_settings
 from turnwise.models.chat import load_tokenizer, open_chat
 from turnwise.records.folder import RunFolder
 from turnwise.rollout.measure.report import read_report
@@ -134,7 +134,9 @@ async def test_a_run_is_evaluated_with_its_trained_weights(run: Path, tmp_path: 
     settings = RunFolder.read(run).recipe
     tasks = load(settings.tasks.test or Path())
     for name, path in (("exported", str(tmp_path / "model")), ("base", settings.model.path)):
-        other = override_recipe(settings, [f"model.path={path}", "rollout.tokens_per_turn=12"])
+        other = override_recipe(
+            settings, parse_settings([f"model.path={path}", "rollout.tokens_per_turn=12"])
+        )
         out = tmp_path / name / "eval.json"
         await evaluate_recipe(other, tasks, out=out, num_samples=1, temperature=0.0)
     assert sampled(tmp_path / "trained") == sampled(tmp_path / "exported")

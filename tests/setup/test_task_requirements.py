@@ -59,7 +59,7 @@ def test_a_truth_that_asks_for_nothing_is_refused_before_anything_is_played(
 
 
 def test_fewer_tasks_than_a_step_plays_are_refused(settings: Recipe, tmp_path: Path) -> None:
-    few = override_recipe(settings, ["run.tasks_per_step=7"])
+    few = override_recipe(settings, {"run.tasks_per_step": 7})
     assert found_by_all(few, tmp_path) == "tasks.train has 6 tasks, run.tasks_per_step is 7"
 
 
@@ -67,13 +67,13 @@ def test_a_curriculum_with_too_few_tasks_at_some_step_is_refused(settings: Recip
     easy = task("easy", difficulty=Difficulty.EASY)
     save([easy, *load(tmp_path / "train.jsonl")], tmp_path / "train.jsonl")
     staged = override_recipe(
-        settings, ["curriculum.kind=schedule", "curriculum.points=[[0,[0,1,0]],[2,[1,0,0]]]"]
+        settings, {"curriculum.kind": "schedule", "curriculum.points": [[0, [0, 1, 0]], [2, [1, 0, 0]]]}
     )
     assert "step 2 can draw from 1 tasks" in found_by_all(staged, tmp_path)
 
 
 def test_a_prompt_without_room_is_refused(settings: Recipe) -> None:
-    short = override_recipe(settings, ["rollout.tokens_per_episode=20", "rollout.tokens_per_turn=4"])
+    short = override_recipe(settings, {"rollout.tokens_per_episode": 20, "rollout.tokens_per_turn": 4})
     problems = asyncio.run(dry_run(short)).problems
     assert "rollout.tokens_per_episode is 20: raise it" in problems[0]
     with pytest.raises(ValueError, match="tokens_per_episode is 20"):
@@ -81,7 +81,7 @@ def test_a_prompt_without_room_is_refused(settings: Recipe) -> None:
 
 
 def test_imitation_without_a_demonstration_is_refused(settings: Recipe, tmp_path: Path) -> None:
-    imitating = override_recipe(settings, ["imitation.weight=0.1"])
+    imitating = override_recipe(settings, {"imitation.weight": 0.1})
     assert "no task of tasks.train has a demonstration" in found_by_all(imitating, tmp_path)
 
 
@@ -92,6 +92,6 @@ def test_a_user_that_a_model_plays_needs_a_model_in_the_recipe(settings: Recipe,
     problem = found_by_all(settings, tmp_path)
     assert f"task {last.id!r}: user.kind is 'model'" in problem
     assert "user.model" in problem
-    missing = override_recipe(settings, ["user.model=no/such/folder/anywhere"])
+    missing = override_recipe(settings, {"user.model": "no/such/folder/anywhere"})
     with pytest.raises(ValueError, match=r"user\.model: no/such"):
         run_it(missing)

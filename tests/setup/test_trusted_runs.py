@@ -13,7 +13,7 @@ import pytest
 from tests import warm
 from tests.run.stage import write_recipe
 from tests.test_cli import turnwise as run_turnwise
-from turnwise.config import Recipe, load_recipe, override_recipe
+from turnwise.config import Recipe, override_recipe, read_recipe
 from turnwise.records import run_marks
 from turnwise.records.folder import RunFolder
 from turnwise.setup.trusted_runs import named_in
@@ -223,5 +223,5 @@ def test_only_our_own_servers_on_the_embedded_world_need_no_question(
 
 def test_the_recipes_that_come_with_turnwise_need_no_question() -> None:
     for file in sorted((Path(__file__).parents[2] / "recipes").glob("*.toml")):
-        recipe = override_recipe(load_recipe(file), ["engine.kind=transformers"])
+        recipe = override_recipe(read_recipe(file), {"engine.kind": "transformers"})
         assert named_in(recipe) == (), file.name

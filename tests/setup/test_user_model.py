@@ -10,7 +10,7 @@ import pytest
 
 from tests.rollout.stage import small_chat
 from tests.run.stage import recipe as tiny_recipe
-from turnwise.config import Recipe, load_recipe, override_recipe
+from turnwise.config import Recipe, override_recipe, parse_settings, read_recipe
 from turnwise.records.run_marks import named_besides_servers
 from turnwise.rollout.users.user_samplers import EngineSampler
 from turnwise.run.playing import play_episodes
@@ -43,7 +43,7 @@ def words(episodes: list[Trajectory]) -> dict[str, list[str]]:
 
 def test_the_model_of_a_user_is_found_next_to_the_recipe(made: Recipe) -> None:
     assert made.user.model == made.model.path, "a folder becomes absolute"
-    assert override_recipe(made, ["user.model=embedded"]).user.model == "embedded"
+    assert override_recipe(made, {"user.model": "embedded"}).user.model == "embedded"
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,15 @@ def test_the_model_of_a_user_is_found_next_to_the_recipe(made: Recipe) -> None:
 def test_a_section_that_cannot_work_is_refused(tmp_path: Path, section: str, words: str) -> None:
     (tmp_path / "recipe.toml").write_text(f"[user]\n{section}\n")
     with pytest.raises(ValueError, match=words) as caught:
-        load_recipe(tmp_path / "recipe.toml")
+        read_recipe(tmp_path / "recipe.toml")
     assert "ann:secret" not in str(caught.value)
 
 
 def test_an_endpoint_is_named_before_a_run_of_somebody_else_is_resumed() -> None:
     url = "http://host/v1"
-    recipe = override_recipe(Recipe(), [f"user.url={url}", "user.model=m", "user.key_variable=MY_KEY"])
+    recipe = override_recipe(
+        Recipe(), parse_settings([f"user.url={url}", "user.model=m", "user.key_variable=MY_KEY"])
+    )
     [named] = named_besides_servers(recipe)
     assert (named.key, url in named.words, "MY_KEY" in named.words) == ("user.url", True, True)
 
@@ -72,7 +74,7 @@ def test_an_endpoint_is_named_before_a_run_of_somebody_else_is_resumed() -> None
 async def test_a_key_that_is_needed_and_missing_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MY_KEY", raising=False)
     settings = ["user.url=https://api.openai.com/v1", "user.model=m", "user.key_variable=MY_KEY"]
-    recipe = override_recipe(Recipe(), settings)
+    recipe = override_recipe(Recipe(), parse_settings(settings))
     async with AsyncExitStack() as exits:
         with pytest.raises(ValueError, match=r"user\.url .* set MY_KEY"):
             await open_user_model(recipe, exits, open_engine, special_tokens=())
@@ -100,13 +102,13 @@ async def test_an_exact_reply_depends_on_nothing_but_request_and_seed(made: Reci
 async def test_a_recorded_collection_is_replayed_without_the_users_model(
     made: Recipe, tmp_path: Path
 ) -> None:
-    recording = override_recipe(made, [f"tools.cassette={tmp_path / 'calls.jsonl'}"])
+    recording = override_recipe(made, parse_settings([f"tools.cassette={tmp_path / 'calls.jsonl'}"]))
     tasks = talking(made)
     played, progress = await play_episodes(recording, tasks)
     first = words([episode.trajectory for episode in played])
     assert any(any(said) for said in first.values()), "no user said anything"
     assert progress.num_lost == 0
-    replaying = override_recipe(recording, ["tools.cassette_mode=replay", "user.model="])
+    replaying = override_recipe(recording, {"tools.cassette_mode": "replay", "user.model": ""})
     again, progress = await play_episodes(replaying, tasks)
     assert words([episode.trajectory for episode in again]) == first
     tokens = [sorted(episode.trajectory.token_ids for episode in some) for some in (played, again)]
@@ -117,9 +119,9 @@ async def test_a_recorded_collection_is_replayed_without_the_users_model(
 
 
 async def test_a_bench_has_the_user_that_its_recipe_needs(made: Recipe, tmp_path: Path) -> None:
-    async with open_workbench(override_recipe(made, ["user.model="])) as bench:
+    async with open_workbench(override_recipe(made, {"user.model": ""})) as bench:
         assert bench.user_model is None
-    async with open_workbench(override_recipe(made, ["engine.kind=scripted"])) as bench:
+    async with open_workbench(override_recipe(made, {"engine.kind": "scripted"})) as bench:
         assert isinstance(bench.user_model, DemonstratedUser)
     async with open_workbench(made, replies=tmp_path / "replies") as bench:
         assert isinstance(bench.user_model, SimulatedUser)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from tests.training.updates import new_model, new_trainer, recipe_of, some_samples
-from turnwise.config import load_recipe
+from turnwise.config import parse_settings, read_recipe
 from turnwise.models.device_memory import check_host_memory
 from turnwise.training.update import offload
 from turnwise.training.update.optimizer import Optimizer
@@ -112,4 +112,4 @@ def test_a_host_without_enough_memory_is_an_error() -> None:
 def test_a_sharded_optimizer_stays_on_its_gpus(strategy: str) -> None:
     keys = [f"hardware.strategy={strategy}", "policy.tuning=full", "optimizer.offload=true"]
     with pytest.raises(ValueError, match=r"optimizer\.offload is true, but hardware\.strategy is"):
-        load_recipe(None, keys)
+        read_recipe(None, parse_settings(keys))

@@ -14,7 +14,7 @@ from tests.run.stage import recipe
 from tests.run.test_train import lines, run_it
 from tests.training.policies import LORA, add_noise
 from tests.training.samples import family, plain_rows
-from turnwise.config import ModelConfig, load_recipe
+from turnwise.config import ModelConfig, parse_settings, read_recipe
 from turnwise.engines.weight_transfer import write_model
 from turnwise.models import quantised
 from turnwise.models.model_support import is_quantised
@@ -153,7 +153,7 @@ def test_a_run_on_a_quantised_base_learns_and_saves_only_adapters(tmp_path: Path
 def test_without_the_library_a_recipe_becomes_lora_on_bf16_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    wanted = load_recipe(None, ["model.quantisation=nf4"])
+    wanted = read_recipe(None, {"model.quantisation": "nf4"})
     monkeypatch.setenv(DISABLED, "1")
     with caplog.at_level(logging.WARNING):
         given = settled(wanted)
@@ -163,7 +163,7 @@ def test_without_the_library_a_recipe_becomes_lora_on_bf16_with_a_warning(
     ]
     with pytest.raises(ValueError, match=r"model\.quantisation is 'nf4', and DISABLE_BITSANDBYTES is set"):
         load_model(wanted.model)
-    plain = load_recipe(None, [])
+    plain = read_recipe(None, parse_settings([]))
     assert settled(plain) is plain
 
 
@@ -186,4 +186,4 @@ def test_the_message_for_a_missing_library_names_what_to_install(
 )
 def test_unsupported_settings_of_a_quantised_base_are_rejected(overrides: list[str], word: str) -> None:
     with pytest.raises(ValueError, match=word):
-        load_recipe(None, ["model.quantisation=nf4", *overrides])
+        read_recipe(None, parse_settings(["model.quantisation=nf4", *overrides]))

@@ -23,7 +23,7 @@ from tests.training.updates import (
     some_samples,
     spoiled,
 )
-from turnwise.config import PRESETS, load_recipe
+from turnwise.config import PRESETS, parse_settings, read_recipe
 from turnwise.training.algorithms.advantages import ADVANTAGES
 from turnwise.training.algorithms.aggregate import AGGREGATIONS
 from turnwise.training.algorithms.correction import CORRECTIONS
@@ -177,7 +177,9 @@ def test_every_choice_of_the_algorithm_updates_the_policy(choice: dict[str, Any]
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_updates_the_policy(preset: str) -> None:
-    result = new_trainer(load_recipe(None, [f"algorithm.preset={preset}"])).update(some_samples(), step=0)
+    result = new_trainer(read_recipe(None, parse_settings([f"algorithm.preset={preset}"]))).update(
+        some_samples(), step=0
+    )
     assert result.skipped == ""
     assert result.metrics["gradient/norm"] > 0
 

@@ -10,7 +10,7 @@ from turnwise.records.ending import Ending
 from turnwise.records.folder import RunFolder
 from turnwise.records.metrics import Metrics, read_metrics
 from turnwise.rollout.store import StoredEpisode, read_episodes
-from turnwise.setup.overrides import as_overrides, given_functions
+from turnwise.setup.request import given_functions, plain_values
 from turnwise.setup.resolve import NO_SETTINGS, TaskSource, changes, require_consent, tasks_from
 from turnwise.system.files.regular_files import names_in, read_table
 from turnwise.system.process_setup import prepare
@@ -90,7 +90,7 @@ class Run:
         prepare()
         functions = dict(self._given)
         chosen = {**changes(functions, environment=environment), **settings}
-        recipe = override_recipe(self.recipe, as_overrides(chosen))
+        recipe = override_recipe(self.recipe, plain_values(chosen))
         require_consent(self.path, self.recipe, recipe, list(chosen), trust=trust)
         if environment is not None and tasks is None:
             tasks = generated_tasks(recipe.environment, environment).get("test")

@@ -16,7 +16,7 @@ from turnwise.run.demonstrations.warm_up import WarmStart, warm_up
 from turnwise.run.loop import OnStep
 from turnwise.run.resumption import open_to_resume
 from turnwise.run.screen.screen import Quiet
-from turnwise.setup.overrides import as_overrides
+from turnwise.setup.request import plain_values
 from turnwise.setup.resolve import (
     NO_SETTINGS,
     Resolved,
@@ -151,7 +151,7 @@ def _resumed(
     given: dict[str, Callable[..., Any]] = {}
     chosen = {**changes(given, **functions), **settings}
     before = RunFolder.read(path).recipe
-    changed = override_recipe(before, as_overrides(chosen))
+    changed = override_recipe(before, plain_values(chosen))
     require_one_process(changed, "train")
     require_consent(path, before, changed, list(chosen), trust=trust)
     folder = open_to_resume(path, from_start=from_start)

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from turnwise.config import load_recipe
+from turnwise.config import read_recipe
 from turnwise.config.requirements import is_installed
 from turnwise.models.places import INSTALL_SMOLLM2, SMOLLM2, smollm2_file
 
@@ -127,14 +127,14 @@ def planned_gb(path: str, device: str) -> float:
         "model.path": path,
         "model.dtype": "bfloat16" if is_cuda else "float32",
         "policy.tuning": "lora",
-        "policy.gradient_checkpointing": "true",
+        "policy.gradient_checkpointing": True,
         "rollout.group_size": 8,
         "rollout.tokens_per_turn": 512,
         "rollout.tokens_per_episode": 4096,
         "update.tokens_per_microbatch": 4096,
         "engine.cache_tokens": 50_000 if is_cuda else 16_384,
     }
-    recipe = load_recipe(None, [f"{key}={value}" for key, value in keys.items()])
+    recipe = read_recipe(None, keys)
     return plan_memory(recipe, device).num_bytes / 1e9
 
 

@@ -85,11 +85,11 @@ def announce_servers(recipe: "Recipe", *, is_printed: bool = True) -> None:
 
 def read_unsettled(path: Path | None, overrides: Sequence[str]) -> "Recipe":
     """Return the recipe as written, not adapted to this machine."""
-    from turnwise.config import load_recipe
+    from turnwise.config import parse_settings, read_recipe
 
     prepare()
     try:
-        return load_recipe(path, overrides)
+        return read_recipe(path, parse_settings(overrides))
     except ValueError as error:
         fail(str(error))
 
@@ -123,12 +123,12 @@ def read_agent(
 
 def run_recipe(run: Path, overrides: Sequence[str], *, trust: bool) -> "Recipe":
     """Return the recipe of a run with the overrides, after the user has agreed to what it names."""
-    from turnwise.config import override_recipe
+    from turnwise.config import override_recipe, parse_settings
     from turnwise.records.folder import RunFolder
 
     try:
         kept = RunFolder.read(run).recipe
-        changed = override_recipe(kept, overrides)
+        changed = override_recipe(kept, parse_settings(overrides))
     except ValueError as error:
         fail(str(error))
     require_trust(run, kept, changed, overrides, is_given=trust)

@@ -285,7 +285,7 @@ def _print_dry(lines: Sequence[str], problems: Sequence[str], unchecked: Sequenc
 
 
 def _resumed_folder(run: Path, overrides: list[str], *, from_start: bool) -> "RunFolder":
-    from turnwise.config import override_recipe
+    from turnwise.config import override_recipe, parse_settings
     from turnwise.run.resumption import open_to_resume
     from turnwise.setup.trusted_runs import keep_agreement
 
@@ -293,7 +293,7 @@ def _resumed_folder(run: Path, overrides: list[str], *, from_start: bool) -> "Ru
         prepare()
         folder = open_to_resume(run, from_start=from_start)
         before = folder.recipe
-        folder.change_recipe(override_recipe(before, overrides))
+        folder.change_recipe(override_recipe(before, parse_settings(overrides)))
         keep_agreement(before, folder.recipe)
         return folder
     except ValueError as error:

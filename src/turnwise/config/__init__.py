@@ -10,7 +10,7 @@ from turnwise.config.episodes import (
     UserConfig,
 )
 from turnwise.config.hardware import HardwareConfig, SkyRLConfig
-from turnwise.config.load import complete_recipe, load_recipe, override_recipe, stored_recipe
+from turnwise.config.load import override_recipe, parse_settings, read_recipe, stored_recipe
 from turnwise.config.presets import PRESETS
 from turnwise.config.recipe import Recipe
 from turnwise.config.run import CurriculumConfig, EvaluationConfig, HealthConfig, RunConfig
@@ -58,8 +58,8 @@ __all__ = [
     "UpdateConfig",
     "UserConfig",
     "ValueConfig",
-    "complete_recipe",
-    "load_recipe",
     "override_recipe",
+    "parse_settings",
+    "read_recipe",
     "stored_recipe",
 ]

@@ -1,9 +1,10 @@
-"""Load a recipe (TOML) with overrides; the error for an unknown key names the closest known one."""
+"""Load a recipe (TOML) with changed keys; the error for an unknown key names the closest known one."""
 
 import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -27,37 +28,55 @@ _EXPECTED: Mapping[str, str] = {
 """Pydantic's errors about a value's shape, in the words of TOML."""
 
 
-def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
-    """Load a recipe, or the defaults, with `a.b=c` overrides; `cpu` is the included recipe of that name.
+NO_CHANGES: Mapping[str, Any] = MappingProxyType({})
 
-    Relative paths in the file are relative to its folder; those in overrides to the current directory.
-    """
-    data: dict[str, Any] = {}
-    if path is not None:
-        path = recipe_file(path)
+
+def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """Return `--set` words such as `run.num_steps=4` as values by key; of equal keys the last holds."""
+    changes: dict[str, Any] = {}
+    for setting in settings:
+        name, separator, text = setting.partition("=")
+        key = name.strip()
+        if not separator or not name:
+            raise ValueError(f"--set {setting}: expected KEY=VALUE, e.g. rollout.group_size=4")
+        changes.pop(key, None)  # its place is that of its last value
         try:
-            data = absolute_paths(_read(path), path.resolve().parent)
+            changes[key] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            changes[key] = text  # a bare word is a string: --set engine.kind=scripted
         except RecursionError:
-            raise ValueError(f"{path}: its values are nested too deeply") from None
-    return _resolved(data, overrides, str(path or "recipe"))
+            raise ValueError(f"--set {name}: its value is nested too deeply") from None
+    return changes
 
 
-def complete_recipe(recipe: Recipe, overrides: Sequence[str] = ()) -> Recipe:
-    """Complete a recipe that was built in Python as one from a file: with its preset and `a.b=c` overrides.
+def read_recipe(source: Path | Recipe | None, changes: Mapping[str, Any] = NO_CHANGES) -> Recipe:
+    """Read a recipe with its preset and changed keys; None is the defaults, `cpu` the included recipe.
 
-    Relative paths are relative to the current directory.
+    Relative paths in a file are relative to its folder; other ones to the current directory.
     """
+    if isinstance(source, Recipe):
+        return _resolved(_data_of(source), changes, "recipe")
+    data: dict[str, Any] = {}
+    if source is not None:
+        source = recipe_file(source)
+        try:
+            data = absolute_paths(_read(source), source.resolve().parent)
+        except RecursionError:
+            raise ValueError(f"{source}: its values are nested too deeply") from None
+    return _resolved(data, changes, str(source or "recipe"))
+
+
+def _data_of(recipe: Recipe) -> dict[str, Any]:
+    """The keys that a recipe built in Python sets."""
     data = absolute_paths(recipe.model_dump(mode="json", exclude_unset=True), Path.cwd())
     if data.get("run", {}).get("num_epochs") is not None:
         data["run"].pop("num_steps", None)  # a stored recipe has both: the steps follow from the epochs
-    return _resolved(data, overrides, "recipe")
+    return data
 
 
-def _resolved(data: dict[str, Any], overrides: Sequence[str], where: str) -> Recipe:
+def _resolved(data: dict[str, Any], changes: Mapping[str, Any], where: str) -> Recipe:
     _check_one_length(data)
-    _drop_other_length(data, overrides)
-    for override in overrides:
-        _override(data, override)
+    _change(data, changes)
     _refuse_bools_for_numbers(Recipe, data)
     _check_one_length(data)
     try:
@@ -114,13 +133,11 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not TOML: {error}") from None
 
 
-def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
-    """The recipe with `a.b=c` overrides; its preset is not applied again."""
+def override_recipe(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    """The recipe with these keys changed; its preset is not applied again."""
     data = recipe.model_dump(mode="json")
-    _drop_other_length(data, overrides)
-    for override in overrides:
-        _override(data, override)
-    if any(override.startswith("run.num_steps=") for override in overrides):
+    _change(data, changes)
+    if "run.num_steps" in changes:
         _check_one_length(data)
     try:
         return Recipe.model_validate(data)
@@ -136,12 +153,23 @@ def stored_recipe(data: Mapping[str, Any], where: str) -> Recipe:
         raise ValueError(f"{where}: {_readable(error)}") from None
 
 
-def _drop_other_length(data: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Remove the recipe's number of steps, or of epochs, if an override gives the other one."""
+def _change(data: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    """Set the keys in the data of a recipe; a number of steps replaces one of epochs, and the reverse."""
     run = data.get("run")
-    for given, other in (("num_steps", "num_epochs"), ("num_epochs", "num_steps")):
-        if isinstance(run, dict) and any(override.startswith(f"run.{given}=") for override in overrides):
+    for changed, other in (("num_steps", "num_epochs"), ("num_epochs", "num_steps")):
+        if isinstance(run, dict) and f"run.{changed}" in changes:
             run.pop(other, None)
+    for name, value in changes.items():
+        *sections, key = name.split(".")
+        _section_at(data, sections, name)[key] = absolute_value(value, (*sections, key), Path.cwd())
+
+
+def _section_at(data: dict[str, Any], sections: Sequence[str], name: str) -> dict[str, Any]:
+    for section in sections:
+        data = data.setdefault(section, {})
+        if not isinstance(data, dict):
+            raise ValueError(f"--set {name}: {section} is not a section")
+    return data
 
 
 def _check_one_length(data: Mapping[str, Any]) -> None:
@@ -151,24 +179,6 @@ def _check_one_length(data: Mapping[str, Any]) -> None:
             f"run.num_steps is {run['num_steps']!r} and run.num_epochs is {run['num_epochs']!r}: "
             "give one of the two"
         )
-
-
-def _override(data: dict[str, Any], override: str) -> None:
-    name, separator, text = override.partition("=")
-    if not separator or not name:
-        raise ValueError(f"--set {override}: expected KEY=VALUE, e.g. rollout.group_size=4")
-    *sections, key = name.strip().split(".")
-    for section in sections:
-        data = data.setdefault(section, {})
-        if not isinstance(data, dict):
-            raise ValueError(f"--set {override}: {section} is not a section")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text  # a bare word is a string: --set engine.kind=scripted
-    except RecursionError:
-        raise ValueError(f"--set {name}: its value is nested too deeply") from None
-    data[key] = absolute_value(value, (*sections, key), Path.cwd())
 
 
 def _with_preset(data: Mapping[str, Any]) -> Mapping[str, Any]:

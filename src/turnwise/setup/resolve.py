@@ -7,9 +7,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from turnwise.config import Recipe, complete_recipe, load_recipe
+from turnwise.config import Recipe, read_recipe
 from turnwise.rewards.terms import RewardLike
-from turnwise.setup.overrides import as_overrides, named, reward_blocks
+from turnwise.setup.request import named, plain_values, reward_blocks
 from turnwise.setup.servers import servers_of
 from turnwise.setup.tasks import environment_tasks, with_tasks_in
 from turnwise.setup.trusted_runs import consent_question, not_agreed_to
@@ -60,20 +60,16 @@ def resolve(
     given: dict[str, Callable[..., Any]] = {}
     chosen = changes(given, model=model, mcp=mcp, rewards=rewards, tools=tools, environment=environment)
     in_memory = {}
-    for split, source in tasks.items():
-        if isinstance(source, str | Path):
-            chosen[f"tasks.{split}"] = source
-        elif source is not None:
-            in_memory[split] = from_rows(source, f"tasks.{split}")
-    overrides = as_overrides({**chosen, **settings})
-    if isinstance(recipe, Recipe):
-        path, complete = None, complete_recipe(recipe, overrides)
-    else:
-        path = None if recipe is None else Path(recipe)
-        complete = load_recipe(path, overrides)
+    for split, split_tasks in tasks.items():
+        if isinstance(split_tasks, str | Path):
+            chosen[f"tasks.{split}"] = split_tasks
+        elif split_tasks is not None:
+            in_memory[split] = from_rows(split_tasks, f"tasks.{split}")
+    source = recipe if recipe is None or isinstance(recipe, Recipe) else Path(recipe)
+    complete = read_recipe(source, plain_values({**chosen, **settings}))
     if "train" not in in_memory:
         in_memory = {**environment_tasks(complete, given), **in_memory}
-    name, recipe_file = ("run", "") if path is None else (path.stem, path.name)
+    name, recipe_file = (source.stem, source.name) if isinstance(source, Path) else ("run", "")
     if "train" in in_memory:
         complete = _with_few_tasks(complete, len(in_memory["train"]))
     return Resolved(_settled(complete), given, in_memory, name, recipe_file)

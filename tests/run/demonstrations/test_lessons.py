@@ -11,7 +11,7 @@ from tests import warm
 from tests.rollout.stage import small_chat, task
 from tests.run.stage import write_model
 from tests.shown import recipe_in, shown_task, sound_setup
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.mcp.pool import Pool
 from turnwise.rewards.outcome import is_success
 from turnwise.run.demonstrations.lessons import (
@@ -155,14 +155,16 @@ async def test_demonstrations_that_do_not_earn_their_outcome_are_dropped_with_th
 @pytest.mark.skipif(sys.platform != "linux", reason="the Python server's sandbox needs Linux")
 async def test_lessons_of_built_in_families_equal_the_played_ones(tmp_path: Path) -> None:
     families = chosen_families(["quote_figure", "average_close", "post_figure", "conversations"])
-    recipe = load_recipe(
+    recipe = read_recipe(
         None,
-        [
-            f"model.path={write_model(tmp_path)}",
-            "tools.max_result_tokens=2000",
-            "rollout.tokens_per_episode=40000",
-            f"tools.mcp={Path(warm.light()).with_name('mcp.json')}",
-        ],
+        parse_settings(
+            [
+                f"model.path={write_model(tmp_path)}",
+                "tools.max_result_tokens=2000",
+                "rollout.tokens_per_episode=40000",
+                f"tools.mcp={Path(warm.light()).with_name('mcp.json')}",
+            ]
+        ),
     )
     async with Pool(warm.built_in({})) as pool:
         made = await make_tasks(

@@ -12,7 +12,7 @@ from tests.rollout.stage import call, script
 from tests.rollout.test_plan_starts import three_turns
 from tests.run.demonstrations.test_lessons import roomy, talking_task
 from tests.shown import sound_setup
-from turnwise.config import load_recipe
+from turnwise.config import parse_settings, read_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.rollout.takeover import Trouble
 from turnwise.run.demonstrations.lessons import demonstrating, lessons_of
@@ -172,8 +172,9 @@ async def test_the_embedded_model_is_rescued_in_the_embedded_world() -> None:
     file = Path(__file__).parents[3] / "recipes" / "cpu" / "train.jsonl"
     servers = Path(warm.light()).with_name("mcp.json")
     # hot enough to go wrong in most episodes
-    recipe = load_recipe(
-        Path("cpu"), [f"tools.mcp={servers}", "rollout.temperature=1.3", "rollout.max_repeats=3"]
+    recipe = read_recipe(
+        Path("cpu"),
+        parse_settings([f"tools.mcp={servers}", "rollout.temperature=1.3", "rollout.max_repeats=3"]),
     )
     tasks = across_families([task for task in load(file) if can_rescue(task)], 24)
     async with open_workbench(recipe, tasks) as bench:

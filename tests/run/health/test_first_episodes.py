@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.rewards.episodes import QUOTE, did, episode, garbled, said
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.config.episodes import WARM_START_FIGURES
 from turnwise.run.health.first_episodes import EpisodeFailure, examine_first, failure_of
 from turnwise.types import Answer, Cause, Stop, Truth, Turn
@@ -67,7 +67,7 @@ def test_without_demonstrations_another_model_or_tasks_with_some_are_recommended
     remedy = found.remedy(Recipe(), has_demonstrations=False)
     assert "turnwise doctor RECIPE --set model.path=MODEL" in remedy
     assert "turnwise tasks make FOLDER" in remedy
-    own = load_recipe(None, ["tools.mcp=/my/mcp.json"])
+    own = read_recipe(None, {"tools.mcp": "/my/mcp.json"})
     assert "turnwise explore /my/mcp.json --out FOLDER" in found.remedy(own, has_demonstrations=False)
 
 
@@ -75,9 +75,9 @@ def test_a_warm_start_that_is_set_is_awaited_and_one_that_was_made_is_not_recomm
     tmp_path: Path,
 ) -> None:
     found = examine_first([(episode(Truth(), did(QUOTE), said("42")), False)])
-    cold = load_recipe(None, ["run.warm_start=true", "tasks.train=train.jsonl"])
+    cold = read_recipe(None, {"run.warm_start": True, "tasks.train": "train.jsonl"})
     remedy = found.remedy(cold, has_demonstrations=True)
     assert remedy.endswith("which a run begins with: turnwise train RECIPE")
     (tmp_path / WARM_START_FIGURES).write_text("{}")
-    warmed = load_recipe(None, [f"model.path={tmp_path}", "run.warm_start=true"])
+    warmed = read_recipe(None, parse_settings([f"model.path={tmp_path}", "run.warm_start=true"]))
     assert "warm" not in found.remedy(warmed, has_demonstrations=True)

@@ -12,7 +12,7 @@ from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInt
 from skyrl.train.generators.base import GeneratorInput
 from skyrl.train.generators.utils import prepare_generator_input
 
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, read_recipe
 from turnwise.run.skyrl.experiment import TaskDataset
 from turnwise.setup.bench import transformers_engine
 from turnwise.tasks.load import load, save
@@ -49,7 +49,7 @@ def write_recipe(
     lines.append(f'[[rewards]]\nname = "{reward}"')
     lines.append("[run]\ntasks_per_step = 2")
     (folder / "recipe.toml").write_text("\n".join(lines) + "\n")
-    return load_recipe(folder / "recipe.toml")
+    return read_recipe(folder / "recipe.toml")
 
 
 def batch(tasks: Sequence[Task], group_size: int, *, phase: Any = "train", step: int = 1) -> GeneratorInput:

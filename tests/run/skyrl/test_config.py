@@ -12,7 +12,7 @@ from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.utils.trainer_utils import build_dataloader
 
 from tests.run.skyrl.stage import ModelClient
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.run.skyrl.experiment import TurnwiseExp, checked_config, num_gpus
 from turnwise.run.skyrl.generator import TurnwiseGenerator, task_in
 from turnwise.run.skyrl.launch import find_spec, launch, preview
@@ -24,7 +24,7 @@ EMBEDDED = ("model.path=embedded", "model.dtype=float32")
 
 
 def recipe_with(*overrides: str) -> Recipe:
-    return load_recipe(RECIPES / "cluster_skyrl.toml", overrides)
+    return read_recipe(RECIPES / "cluster_skyrl.toml", parse_settings(overrides))
 
 
 def config_of(*overrides: str) -> Any:
@@ -118,7 +118,9 @@ def test_missing_modules_are_reported_before_ray_is_started(tmp_path: Path) -> N
     if find_spec("vllm") is not None:
         pytest.skip("vllm is installed")
     said: list[str] = []
-    recipe = load_recipe(RECIPES / "cpu.toml", [f"run.folder={tmp_path}", "policy.tuning=lora"])
+    recipe = read_recipe(
+        RECIPES / "cpu.toml", parse_settings([f"run.folder={tmp_path}", "policy.tuning=lora"])
+    )
     with pytest.raises(ValueError, match=r"not installed here: vllm, .*skyrl\[fsdp\]"):
         launch(recipe, "run", say=said.append)
     assert not ray.is_initialized()

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from turnwise.cli import app
-from turnwise.config import Recipe, load_recipe, override_recipe
+from turnwise.config import Recipe, override_recipe, parse_settings, read_recipe
 from turnwise.run.skyrl.launch import NOT_INSTALLED, find_spec, preview
 from turnwise.run.skyrl.translation import READ_BY_EPISODES, WITHOUT_COUNTERPART, leaves, translate
 
@@ -69,8 +69,8 @@ REFUSED = {
 
 
 def changed(*overrides: str) -> Recipe:
-    recipe = load_recipe(RECIPES / "cpu.toml", ["policy.tuning=lora", "model.path=a"])
-    return override_recipe(recipe, overrides)
+    recipe = read_recipe(RECIPES / "cpu.toml", {"policy.tuning": "lora", "model.path": "a"})
+    return override_recipe(recipe, parse_settings(overrides))
 
 
 def test_every_key_of_a_recipe_is_handled() -> None:

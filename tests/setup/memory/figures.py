@@ -12,7 +12,7 @@ from rich.console import Console
 from transformers import Qwen3Config
 
 from tests.setup.memory.shaped import QWEN3, QWEN3_06B, SEVEN_B
-from turnwise.config import load_recipe
+from turnwise.config import parse_settings, read_recipe
 from turnwise.models.device_memory import Memory
 from turnwise.run.checks.memory_table import print_plan
 from turnwise.setup.memory import MemoryPlan, plan_for_recipe
@@ -60,9 +60,11 @@ def _plan(name: str, folder: Path) -> MemoryPlan:
     device, gigabytes, _, shape = ROWS[name]
     file = ROOT / "recipes" / f"{name.split(maxsplit=1)[0]}.toml"
     overrides = [f"model.device={device}"]
-    if load_recipe(file).model.path.startswith("Qwen/"):
+    if read_recipe(file).model.path.startswith("Qwen/"):
         overrides.append(f"model.path={_saved(shape, folder)}")
-    return plan_for_recipe(load_recipe(file, overrides), Memory(gigabytes * GB, gigabytes * GB))
+    return plan_for_recipe(
+        read_recipe(file, parse_settings(overrides)), Memory(gigabytes * GB, gigabytes * GB)
+    )
 
 
 def _saved(shape: Qwen3Config, folder: Path) -> Path:
@@ -98,7 +100,7 @@ def _gpus(folder: Path, *more: str) -> str:
     ]
     for name, shape in QWEN3.items():
         overrides = ["model.device=cuda", f"model.path={_saved(shape, folder)}", *more]
-        recipe = load_recipe(ROOT / "recipes" / "gpu_lora.toml", overrides)
+        recipe = read_recipe(ROOT / "recipes" / "gpu_lora.toml", parse_settings(overrides))
         plans = [plan_for_recipe(recipe, Memory(size * GB, size * GB)) for size in GPU_GIGABYTES]
         cells = [_sizes(plan) if plan.fits else "does not fit" for plan in plans]
         lines.append(f"| {name} | {' | '.join(cells)} |")

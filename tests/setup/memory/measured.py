@@ -22,7 +22,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from tests.training.samples import GIVEN, OWN, sample
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.models.devices import choose_device
 from turnwise.models.quantised import twin
 from turnwise.setup.bench import load_model, transformers_engine
@@ -125,7 +125,7 @@ def samples(recipe: Recipe) -> list[Sample]:
 
 
 def main() -> None:
-    recipe = load_recipe(Path(sys.argv[1]), sys.argv[2:])
+    recipe = read_recipe(Path(sys.argv[1]), parse_settings(sys.argv[2:]))
     device = choose_device(recipe.model.device)
     sized = find_sizes(recipe, memory_for(recipe))
     recipe, planned = sized.recipe, sized.plan

@@ -7,7 +7,7 @@ import pytest
 from transformers import AutoConfig, PreTrainedConfig
 
 from tests.setup.memory.shaped import QWEN3_06B, shallow
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.setup.memory import few_layers
 from turnwise.setup.memory.memory import outline_models
 from turnwise.setup.memory.passes import PassMemory, training_memory
@@ -18,7 +18,7 @@ NUM_LAYERS = 9
 def recipe_of(folder: Path, shape: PreTrainedConfig, **keys: Any) -> Recipe:
     shape.save_pretrained(folder)
     settings = {"model.path": folder, "model.dtype": "bfloat16", "rollout.tokens_per_episode": 512, **keys}
-    return load_recipe(None, [f"{key}={value}" for key, value in settings.items()])
+    return read_recipe(None, parse_settings([f"{key}={value}" for key, value in settings.items()]))
 
 
 def measured(recipe: Recipe) -> PassMemory:

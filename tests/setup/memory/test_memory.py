@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tests.setup.memory.shaped import QWEN3_06B, SEVEN_B, shallow
 from turnwise.cli import app
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.models.device_memory import Memory
 from turnwise.setup.memory import (
     UnsupportedArchitecture,
@@ -44,7 +44,7 @@ BLOOM = BloomConfig(vocab_size=500, hidden_size=64, n_layer=2, n_head=4)
 def recipe(folder: Path, config: Any, *overrides: str) -> Recipe:
     """A recipe with a model that has a configuration and no weights."""
     config.save_pretrained(folder)
-    return load_recipe(None, [f"model.path={folder}", *overrides])
+    return read_recipe(None, parse_settings([f"model.path={folder}", *overrides]))
 
 
 def planned(

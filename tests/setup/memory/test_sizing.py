@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tests.setup.memory.shaped import QWEN3, QWEN3_06B, shallow
 from turnwise.cli import app
-from turnwise.config import DEFAULT_SIZES, Recipe, Sizes, load_recipe
+from turnwise.config import DEFAULT_SIZES, Recipe, Sizes, parse_settings, read_recipe
 from turnwise.models.device_memory import Memory
 from turnwise.setup.memory import MemoryPlan, UnsupportedArchitecture, find_sizes, plan_memory, sizes_line
 from turnwise.setup.memory.memory import outline_models
@@ -28,7 +28,7 @@ GPU_GIGABYTES = (24, 48, 80, 140)
 
 def recipe(folder: Path, config: Any, *overrides: str) -> Recipe:
     config.save_pretrained(folder)
-    return load_recipe(None, [f"model.path={folder}", *overrides])
+    return read_recipe(None, parse_settings([f"model.path={folder}", *overrides]))
 
 
 def found(folder: Path, gigabytes: float, *overrides: str, config: Any = SMALL) -> MemoryPlan:
@@ -232,4 +232,4 @@ def test_the_optimizer_is_in_host_memory_if_recomputing_many_tokens_takes_longer
 def test_the_gpu_recipes_set_no_size() -> None:
     other = Sizes(1, gradient_checkpointing=True, cache_tokens=2, max_batch=3, num_parallel_episodes=4)
     for name in ("gpu_lora", "gpu_vllm", "gpu_qlora", "multi_gpu_fsdp", "multi_gpu_zero3", "cpu"):
-        assert load_recipe(RECIPES / f"{name}.toml").sizes_or(other) == other
+        assert read_recipe(RECIPES / f"{name}.toml").sizes_or(other) == other

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from turnwise.cli import app
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.training.sharding.strategies import STRATEGIES
 
 TWO = {"num_processes": 2}
@@ -61,10 +61,10 @@ def test_supported_combinations_are_accepted(settings: dict[str, Any]) -> None:
 
 def test_every_strategy_of_the_recipe_is_implemented() -> None:
     for name in STRATEGIES:
-        chosen = load_recipe(None, [f"hardware.strategy={name}", "policy.tuning=full"])
+        chosen = read_recipe(None, parse_settings([f"hardware.strategy={name}", "policy.tuning=full"]))
         assert chosen.hardware.strategy == name
     with pytest.raises(ValueError, match=r"hardware\.strategy"):
-        load_recipe(None, ["hardware.strategy=single"])
+        read_recipe(None, {"hardware.strategy": "single"})
 
 
 @pytest.mark.parametrize(

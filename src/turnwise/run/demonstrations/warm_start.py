@@ -52,7 +52,7 @@ async def with_warm_start(
         torch.cuda.empty_cache()  # a no-op without CUDA; an engine in another process needs the memory
     else:
         screen.say(f"the warm start is done: going on from {model}")
-    warmed = override_recipe(recipe, [f"model.path={model.resolve()}"])
+    warmed = override_recipe(recipe, {"model.path": str(model.resolve())})
     folder.change_recipe(warmed)
     return warmed
 

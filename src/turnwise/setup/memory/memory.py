@@ -154,10 +154,15 @@ def check_device_limits(recipe: Recipe, device: str | None = None) -> None:
 
 def check_sft_limits(recipe: Recipe, device: str | None = None) -> None:
     """`check_device_limits` for `turnwise sft`, which has steps of its own and does not sample."""
-    samples = f"run.tasks_per_step={recipe.sft.samples_per_step}"
     # Nothing is played, so the environment of a run whose successes are learned plays no part.
-    equivalent = override_recipe(recipe, [samples, "environment=", "engine.kind=scripted"])
-    _check_limits(equivalent, device, "a step's largest tensor (update.tokens_per_microbatch)")
+    changes = {
+        "run.tasks_per_step": recipe.sft.samples_per_step,
+        "environment": "",
+        "engine.kind": "scripted",
+    }
+    _check_limits(
+        override_recipe(recipe, changes), device, "a step's largest tensor (update.tokens_per_microbatch)"
+    )
 
 
 def _check_limits(recipe: Recipe, device: str | None, training_tensor: str) -> None:

@@ -1,7 +1,5 @@
-"""Recipe keys given in Python, as the overrides that `--set` takes: both get the same checks and messages."""
+"""What somebody asks for in Python, as keys of a recipe: functions become names, objects become values."""
 
-import json
-import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,9 +9,9 @@ from turnwise.rewards.terms import OwnReward, RewardLike
 from turnwise.system.python_functions import Given, function_name, is_given
 
 
-def as_overrides(settings: Mapping[str, Any]) -> list[str]:
-    """Return `{"run.num_steps": 4}` as `["run.num_steps=4"]`; ValueError for a value TOML cannot hold."""
-    return [f"{key}={_toml(value, key)}" for key, value in settings.items()]
+def plain_values(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings as a recipe stores them; ValueError for a value that it cannot."""
+    return {key: _plain(value, key) for key, value in settings.items()}
 
 
 def reward_blocks(
@@ -52,24 +50,18 @@ def given_functions(functions: Iterable[Callable[..., Any]]) -> Given:
     return given
 
 
-def _toml(value: Any, key: str) -> str:  # noqa: PLR0911 (one per type)
-    """Return the value as TOML, which the recipe is written in."""
+def _plain(value: Any, key: str) -> Any:
     match value:
-        case bool():
-            return str(value).lower()
-        case int():
-            return str(value)
-        case float():
-            return repr(value) if math.isfinite(value) else str(value)
+        case bool() | int() | float():
+            return value
         case str() | Path():
-            return json.dumps(str(value), ensure_ascii=False)
+            return str(value)
         case Mapping():
-            pairs = (f"{json.dumps(str(name))} = {_toml(inner, key)}" for name, inner in value.items())
-            return f"{{{', '.join(pairs)}}}"
+            return {str(name): _plain(inner, key) for name, inner in value.items()}
         case list() | tuple():
-            return f"[{', '.join(_toml(item, key) for item in value)}]"
+            return [_plain(item, key) for item in value]
         case None:
             raise ValueError(f"settings: {key} is None: leave the key out to keep its default")
     if callable(value) and not is_given(name := function_name(value)):
-        return json.dumps(name)
+        return name
     raise ValueError(f"settings: {key} is {value!r}, which a recipe cannot store")
