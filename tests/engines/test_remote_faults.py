@@ -63,7 +63,7 @@ async def test_a_server_killed_in_a_collection_costs_only_the_episodes_under_way
         ):
             await pool.connect()
             await engine.publish(tiny_model(2).state_dict(), 9)
-            playing = player(engine, EagerChat(small_chat()), EpisodeLimits(tokens_per_turn=60), Sampling())
+            playing = player(engine, EagerChat(small_chat()), EpisodeLimits(tokens_per_turn=60))
             plan = CollectionPlan(group_size=3, num_parallel_episodes=6)
             collector = Collector(playing, leasing(pool), Rewards(), plan)
             async with collector.collecting(tasks, 5) as groups:

@@ -76,7 +76,7 @@ async def collect(
 
             pace = Lockstep(engine, NUM_SLOTS, asyncio.Lock())
             limits = EpisodeLimits(tokens_per_turn=40, tokens_per_episode=2_000)
-            playing = player(pace, TalkingChat(chat), limits, Sampling())
+            playing = player(pace, TalkingChat(chat), limits)
             plan = CollectionPlan(group_size=2, num_parallel_episodes=NUM_SLOTS, num_retries=1)
             collector = Collector(playing, lease, Rewards(), plan, pace)
             if is_warm:  # earlier samples under the same weights must have no effect

@@ -17,7 +17,7 @@ from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector, Free, Slots, member_seed
 from turnwise.rollout.players.policy import EpisodeLimits, player
-from turnwise.types import Group, Reward, Sampling, Stop, Task, Trajectory
+from turnwise.types import Group, Reward, Stop, Task, Trajectory
 from turnwise.types.protocols import EngineDown, RewardDown
 
 CHAT = small_chat()
@@ -29,7 +29,7 @@ def turns(one: Task) -> list[tuple[int, ...]]:
 
 
 def playing_with(engine: ScriptedEngine) -> Any:
-    return player(engine, CHAT, EpisodeLimits(), Sampling())
+    return player(engine, CHAT, EpisodeLimits())
 
 
 def collector_on(pool: Pool, plan: CollectionPlan, played: list[Task]) -> Collector:

@@ -56,7 +56,7 @@ def family(tasks: Sequence[Task], name: str) -> Task:
 
 async def scores(pool: Pool, tasks: Sequence[Task], chat: RenderedChat) -> dict[str, float]:
     """Play the tasks' demonstrations as a collection; return the reward by task."""
-    playing = player(scripted_engine(chat, tasks, pool.tools), chat, LIMITS, Sampling())
+    playing = player(scripted_engine(chat, tasks, pool.tools), chat, LIMITS)
     collector = Collector(playing, leasing(pool), Rewards(), CollectionPlan(group_size=1))
     groups = await gathered(collector, tasks, len(tasks))
     return {group.task.id: group.rewards[0].total for group in groups}

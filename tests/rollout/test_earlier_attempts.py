@@ -64,7 +64,7 @@ def task(server: str, **truth: Any) -> Task:
 async def collected(
     engine: Any, lease: Lease, one: Task, rewards: Any = None, **limits: Any
 ) -> tuple[Trajectory, Reward, Collector]:
-    playing = player(engine, CHAT, EpisodeLimits(**limits), Sampling())
+    playing = player(engine, CHAT, EpisodeLimits(**limits))
     collector = Collector(playing, lease, rewards or Rewards(), CollectionPlan(group_size=1))
     [group] = await gathered(collector, [one], 1)
     return group.trajectories[0], group.rewards[0], collector

@@ -14,7 +14,7 @@ from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionPlan, Collector
 from turnwise.rollout.players.policy import EpisodeLimits, player
-from turnwise.types import Answer, FollowUp, Parsed, Sampling, Trajectory, Truth
+from turnwise.types import Answer, FollowUp, Parsed, Trajectory, Truth
 
 TOLERANCE = 1e-4
 
@@ -69,7 +69,7 @@ def check_exact(model: Any, trajectories: Sequence[Trajectory]) -> None:
 async def collected(engine: Any, chat: Any, limits: EpisodeLimits, num_tasks: int) -> list[Trajectory]:
     tasks = [task(f"t{number}", max_turns=3) for number in range(num_tasks)]
     async with Pool(notebook(), max_result_tokens=64, count_tokens=chat.count_tokens) as pool:
-        playing = player(engine, EagerChat(chat), limits, Sampling())
+        playing = player(engine, EagerChat(chat), limits)
         collector = Collector(playing, leasing(pool), Rewards(), CollectionPlan(group_size=2))
         async with collector.collecting(tasks, num_tasks) as groups:
             return [trajectory async for group in groups for trajectory in group.trajectories]
@@ -118,7 +118,7 @@ async def test_sampled_logprobs_of_a_conversation_equal_a_plain_forward_pass() -
     asked = task("t", conversation=(follow_up, follow_up))
     limits = EpisodeLimits(tokens_per_turn=40, tokens_per_episode=4_000)
     async with tiny_engine() as engine, Pool(notebook(), count_tokens=chat.count_tokens) as pool:
-        playing = player(engine, TurnTakingChat(chat), limits, Sampling())
+        playing = player(engine, TurnTakingChat(chat), limits)
         collector = Collector(playing, leasing(pool), Rewards(), CollectionPlan(group_size=2))
         async with collector.collecting([asked], 1) as groups:
             [group] = [group async for group in groups]

@@ -17,7 +17,7 @@ from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collect
 from turnwise.rollout.lockstep import Lockstep
 from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.setup.bench import Workbench
-from turnwise.types import Sampling, Stop, Task
+from turnwise.types import Stop, Task
 from turnwise.types.protocols import Ask, EngineDown
 
 CHAT = small_chat()
@@ -64,7 +64,7 @@ async def lockstep(
         await pool.connect()
         engine = Watched(scripted(CHAT, pool, played, turns))
         pace = Lockstep(engine, num_slots, asyncio.Lock())
-        playing = player(pace, CHAT, EpisodeLimits(seconds=seconds), Sampling())
+        playing = player(pace, CHAT, EpisodeLimits(seconds=seconds))
         plans = CollectionPlan(**{"group_size": 2, **plan})
         yield Collector(playing, leasing(pool), Rewards(), plans, pace), engine
 

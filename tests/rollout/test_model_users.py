@@ -311,7 +311,7 @@ async def test_lost_episodes_are_counted_and_refilled_and_never_scored(pool: Poo
 
     with Failing() as provider:
         user, sampler = user_of(provider.url)
-        playing = player(engine, chat, LIMITS, Sampling(), user)
+        playing = player(engine, chat, LIMITS, user_model=user)
         plan = CollectionPlan(group_size=2, num_parallel_episodes=1, num_retries=1)
         collector = Collector(playing, leasing(pool), Rewards(), plan)
         groups = await gathered(collector, iter(wanted), 2)

@@ -16,7 +16,7 @@ from turnwise.rollout.collector import CollectionPlan, Collector
 from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.setup.bench import scripted_engine
 from turnwise.tasks.selection import SPLITS
-from turnwise.types import DemoTurn, Group, Sampling, Task
+from turnwise.types import DemoTurn, Group, Task
 from turnwise.worlds.market.families import FAMILIES
 from turnwise.worlds.market.families.making import make_tasks
 from turnwise.worlds.market.world import open_world
@@ -26,7 +26,7 @@ LIMITS = EpisodeLimits(tokens_per_turn=2_000, tokens_per_episode=40_000)
 
 
 async def played(pool: Pool, tasks: Sequence[Task]) -> list[Group]:
-    playing = player(scripted_engine(CHAT, tasks, pool.tools), CHAT, LIMITS, Sampling())
+    playing = player(scripted_engine(CHAT, tasks, pool.tools), CHAT, LIMITS)
     collector = Collector(playing, leasing(pool), Rewards(), CollectionPlan(group_size=1))
     return await gathered(collector, tasks, len(tasks))
 

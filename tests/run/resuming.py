@@ -65,8 +65,8 @@ def hook_collections(run: TrainingRun, delays: random.Random, count_down: Callab
     hooked: Any = run
     new_collector = hooked.new_collector
 
-    def collector_of(step: int, starts: Any) -> Any:
-        collector = new_collector(step, starts)
+    def collector_of(step: int, *state: Any) -> Any:
+        collector = new_collector(step, *state)
         inner = collector._lease
 
         @contextlib.asynccontextmanager

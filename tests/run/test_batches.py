@@ -19,7 +19,8 @@ from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.run.batches import Batches, CollectedBatch, num_replaced
 from turnwise.tasks.curriculum import CurriculumState, Schedule, draw, state_of
 from turnwise.tasks.plan_starts import PlanStarts
-from turnwise.types import Difficulty, Reward, Sampling, Task, Trajectory, Truth
+from turnwise.tasks.temperatures import FamilyTemperatures
+from turnwise.types import Difficulty, Reward, Task, Trajectory, Truth
 
 CHAT = small_chat()
 LEVELS = (Difficulty.EASY, Difficulty.MEDIUM)
@@ -68,9 +69,9 @@ async def collect(
     async with nothing_leaks(), Pool(notebook()) as pool:
         await pool.connect()
         engine = scripted(CHAT, pool, tasks, lambda one: script(CHAT, [call("write", text=one.id)], "done"))
-        playing = player(engine, CHAT, EpisodeLimits(), Sampling())
+        playing = player(engine, CHAT, EpisodeLimits())
 
-        def new_collector(step: int, starts: PlanStarts) -> Collector:
+        def new_collector(step: int, starts: PlanStarts, _: FamilyTemperatures) -> Collector:
             log.append(f"begin {step}")
             plan = CollectionPlan(group_size=2, seed=step)
             return Collector(playing, leasing(pool), rewards or Rewards(), plan)

@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
+from tests.rollout.stage import task
 from tests.run.stage import recipe
 from tests.run.test_train import UNMEASURED, lines, run_it
 from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.records.folder import RunFolder
 from turnwise.rollout.store import read_episodes
+from turnwise.run.training_run import TrainingRun
+from turnwise.tasks.load import save
+from turnwise.tasks.temperatures import FamilyTemperatures
 
 
 def at_temperatures(folder: Path, mode: str, **sections: Any) -> tuple[Recipe, RunFolder]:
@@ -23,6 +27,30 @@ def at_temperatures(folder: Path, mode: str, **sections: Any) -> tuple[Recipe, R
         **sections,
     )
     return settings, run_it(settings)[1]
+
+
+def test_each_family_is_sampled_and_trained_at_its_own_temperature(tmp_path: Path) -> None:
+    """At learning rate 0 sampler and trainer agree on every token of a batch with two temperatures."""
+    wanted = {"a": 1.5, "b": 1.0}
+
+    def heat(run: TrainingRun) -> None:
+        hooked: Any = run
+        inner = run.new_collector
+        hooked.new_collector = lambda step, starts, _: inner(step, starts, FamilyTemperatures(wanted))
+
+    settings = recipe(tmp_path, optimizer={"learning_rate": 0.0}, rollout={"temperature": 0.8}, **UNMEASURED)
+    save([task(f"train{number}", family="ab"[number % 2]) for number in range(6)], tmp_path / "train.jsonl")
+    folder = run_it(settings, heat)[1]
+    temperatures = set()
+    for step, line in enumerate(lines(folder, "update")):
+        assert line["metrics"]["sampler/max_abs_difference"] <= 1e-4
+        assert line["metrics"]["tokens/alignment"] == 1.0
+        figures = lines(folder, "rollout")[step]["metrics"]
+        for played in read_episodes(folder.trajectories(step)):
+            family, temperature = played.trajectory.task.family, played.trajectory.temperature
+            assert temperature == figures[f"temperature/{family}"] == 0.8 * wanted[family]
+            temperatures.add(temperature)
+    assert len(temperatures) == 2
 
 
 def test_the_temperature_goes_in_a_straight_line_from_the_first_step_to_the_last() -> None:

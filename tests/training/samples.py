@@ -66,14 +66,14 @@ def plain_logprobs(model: Any, token_ids: Sequence[int]) -> Tensor:
     return logits_NV[:-1].log_softmax(-1).gather(1, targets_N1)[:, 0]
 
 
-def plain_rows(model: Any, samples: Sequence[Sample], temperature: float = 1.0) -> tuple[Tensor, ...]:
-    """Log-probs and entropies of own tokens as [B, T], 0 where a row has no token."""
+def plain_rows(model: Any, samples: Sequence[Sample]) -> tuple[Tensor, ...]:
+    """Log-probs and entropies of own tokens as [B, T], at the temperature of the row; 0 where no token is."""
     rows = []
     for one in samples:
         ids, own = torch.tensor(one.token_ids), torch.tensor(one.loss_mask).nonzero()[:, 0]
         logits = model(ids[None]).logits[0, own - 1]
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        logprobs = (logits / temperature).log_softmax(-1)
+        logprobs = (logits / one.temperature).log_softmax(-1)
         entropy = -(logprobs.exp() * logprobs).sum(-1)
         rows.append((logprobs.gather(1, ids[own, None])[:, 0], entropy))
     pad = torch.nn.utils.rnn.pad_sequence

@@ -12,6 +12,9 @@ NUM, DIM, VOCAB = 40, 8, 50
 # positions out of order, one of them for two tokens, and one pair twice
 SOURCE = torch.tensor([30, 3, 3, 9, 12, 31, 9, 0, 39])
 TARGET = torch.tensor([1, 49, 7, 0, 22, 22, 0, 11, 5])
+ALIKE = torch.full((len(SOURCE),), 0.75)
+# the pair that is there twice, and the position with two tokens, have two temperatures
+MIXED = torch.tensor([1.0, 1.5, 0.75, 1.25, 1.0, 1.0, 1.5, 1.25, 1.0])
 
 
 def drawn(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor]:
@@ -29,16 +32,22 @@ def plain(hidden: Tensor, weight: Tensor, bias: Tensor, **head: Any) -> tuple[Te
     logits = (hidden[SOURCE] @ weight.T + bias).to(torch.promote_types(hidden.dtype, torch.float32))
     if head.get("softcap") is not None:
         logits = head["softcap"] * torch.tanh(logits / head["softcap"])
-    logprobs = (logits / head.get("temperature", 1.0)).log_softmax(-1)
+    logprobs = (logits / head.get("temperature", torch.ones(len(SOURCE)))[:, None]).log_softmax(-1)
     return logprobs.gather(1, TARGET[:, None])[:, 0], -(logprobs.exp() * logprobs).sum(-1)
 
 
-def chunked(hidden: Tensor, weight: Tensor, bias: Tensor, **head: Any) -> tuple[Tensor, Tensor]:
-    return score(hidden, Head(weight, bias, **head), choices(SOURCE, TARGET))
+def chunked(
+    hidden: Tensor, weight: Tensor, bias: Tensor, *, temperature: Tensor | None = None, **head: Any
+) -> tuple[Tensor, Tensor]:
+    return score(hidden, Head(weight, bias, **head), choices(SOURCE, TARGET, temperature))
 
 
 @pytest.mark.parametrize("max_logits", [1, 3 * VOCAB, 1 << 24], ids=["one row", "three rows", "all"])
-@pytest.mark.parametrize("head", [{}, {"temperature": 0.7}, {"temperature": 1.3, "softcap": 2.0}], ids=str)
+@pytest.mark.parametrize(
+    "head",
+    [{}, {"temperature": ALIKE}, {"temperature": MIXED}, {"temperature": MIXED, "softcap": 2.0}],
+    ids=["plain", "one temperature", "several", "several, capped"],
+)
 def test_values_and_gradients_are_those_of_the_whole_logits(max_logits: int, head: dict[str, Any]) -> None:
     weights = torch.linspace(-1, 2, len(SOURCE), dtype=torch.float64)
     for weight_logprobs, weight_entropy in ((1, 0), (0, 1), (1, 1)):
@@ -68,6 +77,17 @@ def test_every_position_and_every_pair_is_computed_once() -> None:
     asked = choices(SOURCE, TARGET)
     assert asked.source_U.tolist() == [0, 3, 9, 12, 30, 31, 39]
     assert len(asked.target_Q) == 8
+    assert asked.temperature_U is None
+
+
+def test_a_position_is_computed_once_for_each_temperature_at_which_it_is_read() -> None:
+    asked = choices(SOURCE, TARGET, MIXED)
+    assert asked.temperature_U is not None
+    places = list(zip(asked.source_U.tolist(), asked.temperature_U.tolist(), strict=True))
+    assert places == [
+        (0, 1.25), (3, 0.75), (3, 1.5), (9, 1.25), (9, 1.5), (12, 1.0), (30, 1.0), (31, 1.0), (39, 1.0)
+    ]  # fmt: skip
+    assert asked.source_P.tolist() == SOURCE.tolist()
 
 
 def test_all_the_logits_never_exist_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

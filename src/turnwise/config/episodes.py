@@ -223,6 +223,9 @@ class RolloutConfig(BaseModel):
     """Sampling temperature, 0 or 0.01 to 100; keep 1 for training. The trainer divides its logits by it."""
     final_temperature: Temperature | None = Field(default=None, gt=0)
     """Temperature at the last step, reached linearly from `temperature`; unset: constant."""
+    temperature_by_family: bool = True
+    """Whether a family of tasks is sampled at a higher temperature, up to 1.5 times, while too few of its
+    groups have a learning signal."""
     dynamic_sampling: bool = True
     """Whether another task is drawn for a group whose members all have the same reward."""
     max_draws: float = Field(default=2.0, ge=1)

@@ -30,13 +30,14 @@ from turnwise.tasks.curriculum import (
     note,
 )
 from turnwise.tasks.plan_starts import PlanStarts, PlayedGroup
-from turnwise.tasks.success_record import GroupOutcome, with_outcomes
+from turnwise.tasks.success_record import Estimates, GroupOutcome, with_outcomes
+from turnwise.tasks.temperatures import FamilyTemperatures, SampledGroup
 from turnwise.training.algorithms.advantages import has_signal
 from turnwise.types import Group, Task
 
-NewCollector = Callable[[int, PlanStarts], Collector]
-"""`new_collector(step, starts)` returns a collector with that step's seed, whose episodes start there."""
-
+NewCollector = Callable[[int, PlanStarts, FamilyTemperatures], Collector]
+"""`new_collector(step, starts, temperatures)` returns a collector with that step's seed, whose episodes start
+there and are sampled at these temperatures."""
 
 MAX_ROUNDS = 2
 """While less than a quarter of a batch's groups have a learning signal, up to so many times the number of
@@ -57,6 +58,8 @@ class CollectedBatch:
     """The curriculum's state after this batch: where the next batch starts."""
     plan_starts: PlanStarts
     """How far inside their plans tasks start after this batch."""
+    temperatures: FamilyTemperatures
+    """The temperatures of families after this batch."""
     predicted: tuple[float, ...]
     """For every group of `played`, the probability of a learning signal as it was before the draw; empty if
     the curriculum does not know it."""
@@ -133,7 +136,9 @@ class Batches:
         self._drawings: dict[int, Drawing] = {}
         self._starts_inside_plans = recipe.curriculum.plan_starts and not recipe.environment
         self._plan_starts = PlanStarts(recipe.seed)
-        """As of the batches collected so far."""
+        """As of the batches collected so far, as the temperatures are."""
+        self._temperatures = FamilyTemperatures()
+        self._families = {task.id: task.family for task in tasks}
         self._reached = CurriculumState()
         """The curriculum's state from which the next of these batches draws."""
         self._collections: dict[int, asyncio.Task[CollectedBatch]] = {}
@@ -149,11 +154,15 @@ class Batches:
 
     @contextlib.asynccontextmanager
     async def collecting(
-        self, state: CurriculumState, plan_starts: PlanStarts | None = None
+        self,
+        state: CurriculumState,
+        plan_starts: PlanStarts | None = None,
+        temperatures: FamilyTemperatures | None = None,
     ) -> AsyncIterator[None]:
         """Start collecting, with the curriculum at `state`; leaving the block cancels what is in flight."""
         self._reached = state
         self._plan_starts = plan_starts or self._plan_starts
+        self._temperatures = temperatures or self._temperatures
         for step in self._steps[: 1 + self._num_ahead]:
             self._begin(step, state)
         try:
@@ -235,13 +244,22 @@ class Batches:
             progress=total_progress([share.progress for share in shares]),
             curriculum=drawing.state,
             plan_starts=self._plan_starts,
+            temperatures=self._temperatures,
             predicted=tuple(chance for chance in predicted if chance is not None),
             seconds=time.perf_counter() - started,
         )
-        return replace(batch, curriculum=_noted(self._curriculum, drawing.state, batch))
+        batch = replace(batch, curriculum=_noted(self._curriculum, drawing.state, batch))
+        if self._recipe.rollout.temperature_by_family:
+            self._temperatures = self._temperatures_after(batch)
+        return replace(batch, temperatures=self._temperatures)
+
+    def _temperatures_after(self, batch: CollectedBatch) -> FamilyTemperatures:
+        estimates = Estimates(self._families, batch.curriculum.record, batch.step)
+        num_members = self._recipe.rollout.group_size
+        return self._temperatures.after(map(_as_sampled, batch.played), estimates, num_members)
 
     async def _play(self, step: int, drawing: Drawing, is_wanted: Callable[[Group], bool]) -> _Share:
-        collector = self._new_collector(step, self._plan_starts)
+        collector = self._new_collector(step, self._plan_starts, self._temperatures)
         num_groups = len(rank_share(self._ranks, self._recipe.run.tasks_per_step))
         tasks = _DrawnTasks(
             drawing,
@@ -357,6 +375,12 @@ def _num_through(group: Group) -> int:
 
 def _as_noted(group: Group) -> PlayedGroup:
     return PlayedGroup(group.task, group.num_given, _num_through(group) / len(group.rewards))
+
+
+def _as_sampled(group: Group) -> SampledGroup:
+    turns = [turn for member in group.trajectories for turn in member.turns if not turn.is_given]
+    num_malformed = sum(turn.parsed.error is not None for turn in turns)
+    return SampledGroup(group.task.family, _teaches(group), num_malformed / max(len(turns), 1))
 
 
 def _noted(curriculum: Curriculum, state: CurriculumState, batch: CollectedBatch) -> CurriculumState:

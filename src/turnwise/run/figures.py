@@ -1,6 +1,6 @@
 """Figures of what was played and of evaluations, by name."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 
@@ -51,16 +51,23 @@ def rollout_figures(groups: Sequence[Group], progress: Progress, seconds: float)
 
 
 def drawing_figures(groups: Sequence[Group], predicted: Sequence[float]) -> dict[str, float]:
-    """What was drawn, by family; the share of groups with a learning signal, and the share expected."""
+    """What was drawn and at which temperatures, and the share of groups with a learning signal."""
     if not groups:
         return {}
     signal = [has_signal([reward.total for reward in group.rewards]) for group in groups]
-    counts = Counter(group.task.family for group in groups if group.task.family)
+    temperatures = [group.trajectories[0].temperature for group in groups]
+    by_family: defaultdict[str, list[tuple[bool, float]]] = defaultdict(list)
+    for group, is_different, temperature in zip(groups, signal, temperatures, strict=True):
+        if group.task.family:
+            by_family[group.task.family].append((is_different, temperature))
     expected = {"groups/predicted_signal_fraction": fmean(predicted)} if predicted else {}
     return {
         "groups/signal_fraction": fmean(signal),
         **expected,
-        **{f"drawn/{family}": float(count) for family, count in sorted(counts.items())},
+        "rollout/temperature": fmean(temperatures),
+        **{f"drawn/{family}": float(len(own)) for family, own in sorted(by_family.items())},
+        **{f"signal/{family}": fmean(flag for flag, _ in own) for family, own in sorted(by_family.items())},
+        **{f"temperature/{family}": own[0][1] for family, own in sorted(by_family.items())},
     }
 
 

@@ -47,7 +47,8 @@ async def train(run: TrainingRun, stopping: Stopping, on_step: OnStep | None = N
         on_group=run.keep_group,
         ranks=run.ranks,
     )
-    async with run.publishing.going_on(), batches.collecting(progress.curriculum, progress.plan_starts):
+    collecting = batches.collecting(progress.curriculum, progress.plan_starts, progress.temperatures)
+    async with run.publishing.going_on(), collecting:
         for step in steps:
             with run.saving_if_lost(progress):
                 batch = await batches.take(step)

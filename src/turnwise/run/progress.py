@@ -19,6 +19,7 @@ from turnwise.tasks.success_record import (
     record_of,
     with_outcomes,
 )
+from turnwise.tasks.temperatures import FamilyTemperatures
 from turnwise.types import Task
 
 
@@ -32,6 +33,7 @@ class RunProgress:
     """The number of steps done when validation was best; of equal ones, the last."""
     best_success: float = -1.0
     plan_starts: PlanStarts = field(default_factory=PlanStarts)
+    temperatures: FamilyTemperatures = field(default_factory=FamilyTemperatures)
     falls: FallTests = field(default_factory=dict)
     """The tests of whether the success of training families fell."""
     validation_falls: FallTests = field(default_factory=dict)
@@ -47,6 +49,7 @@ class RunProgress:
             next_step=batch.step + 1,
             curriculum=batch.curriculum,
             plan_starts=batch.plan_starts,
+            temperatures=batch.temperatures,
             falls=falls.tests,
         )
         return after, falls
@@ -76,6 +79,7 @@ class RunProgress:
             "best_step": self.best_step,
             "best_success": self.best_success,
             "plan_starts": self.plan_starts.as_json(),
+            "temperatures": dict(self.temperatures.factors),
             "falls": falls_as_json(self.falls),
             "validation_falls": falls_as_json(self.validation_falls),
             "validation_record": record_as_json(self.validation_record),
@@ -94,6 +98,7 @@ def progress_of(saved: Mapping[str, Any]) -> RunProgress:
             saved["best_step"],
             saved["best_success"],
             plan_starts_of(saved["plan_starts"]),
+            FamilyTemperatures(saved["temperatures"]),
             falls_of(saved["falls"]),
             falls_of(saved["validation_falls"]),
             record_of(saved["validation_record"]),

@@ -56,6 +56,7 @@ from turnwise.tasks.live_conflicts import check_worlds
 from turnwise.tasks.load import load
 from turnwise.tasks.plan_starts import PlanStarts
 from turnwise.tasks.selection import across_families
+from turnwise.tasks.temperatures import FamilyTemperatures
 from turnwise.training.packing.samples import Sample, samples_of
 from turnwise.training.policy.call_tokens import choose_call_tokens
 from turnwise.training.policy.policy import Policy
@@ -109,10 +110,11 @@ class TrainingRun:
 
     # --- playing -----------------------------------------------------------------------------------------
 
-    def new_collector(self, step: int, starts: PlanStarts) -> Collector:
+    def new_collector(self, step: int, starts: PlanStarts, temperatures: FamilyTemperatures) -> Collector:
         """A collector seeded by the step, so that a task drawn again gets new samples."""
         return self.bench.collector(
             temperature=self.recipe.temperature_at(step),
+            factor=temperatures.factor,
             seed=step_seed(self.recipe.seed, step),
             num_given=starts.num_given,
         )
@@ -138,7 +140,7 @@ class TrainingRun:
         if batch.step in self._writers:
             self._writers.pop(batch.step).close()
         figures = rollout_figures(batch.played, batch.progress, batch.seconds) | self._breakers()
-        figures |= drawing_figures(batch.played, batch.predicted) | self._scheduled(batch.step)
+        figures |= drawing_figures(batch.played, batch.predicted) | self._epoch(batch.step)
         self.folder.log(batch.step, "rollout", figures)
         self.folder.trackers.episodes(batch.step, batch.played, succeeded)
         if batch.step == 0:
@@ -159,14 +161,12 @@ class TrainingRun:
             remedy = first.remedy(self.recipe, has_demonstrations=is_shown)
             self.screen.say(f"{first}\n  {remedy}", "yellow", level=logging.WARNING)
 
-    def _scheduled(self, step: int) -> dict[str, float]:
-        """Figures that follow from the recipe and the step's number: the epoch and the temperature."""
-        recipe, figures = self.recipe, dict[str, float]()
-        if recipe.run.num_epochs is not None:
-            figures["run/epoch"] = float(recipe.run.epoch_of(step, len(self.train_tasks)))
-        if recipe.rollout.final_temperature is not None:
-            figures["rollout/temperature"] = recipe.temperature_at(step)
-        return figures
+    def _epoch(self, step: int) -> dict[str, float]:
+        """The epoch, if the recipe counts epochs."""
+        run = self.recipe.run
+        if run.num_epochs is None:
+            return {}
+        return {"run/epoch": float(run.epoch_of(step, len(self.train_tasks)))}
 
     def _breakers(self) -> dict[str, float]:
         """The state of the servers' breakers, and how often they opened since the last call."""
@@ -213,8 +213,7 @@ class TrainingRun:
         if self.lessons and weight_at(self.recipe.imitation, step):
             first = step * LESSONS_PER_STEP
             chosen = [self.lessons[(first + i) % len(self.lessons)] for i in range(LESSONS_PER_STEP)]
-        # log-probs of lessons are taken at the temperature that this step samples with
-        return [replace(lesson, temperature=self.recipe.temperature_at(step)) for lesson in chosen]
+        return chosen
 
     def _publish(self) -> Coroutine[Any, Any, None]:
         """A coroutine that publishes the current weights, copied if the next update runs meanwhile."""

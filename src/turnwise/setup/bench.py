@@ -100,11 +100,15 @@ class Workbench:
         *,
         group_size: int | None = None,
         temperature: float | None = None,
+        factor: Callable[[Task], float] = lambda task: 1.0,
         seed: int | None = None,
         num_given: Callable[[Task], int] = lambda task: 0,
         is_evaluation: bool = False,
     ) -> Collector:
-        """A collector of episodes; `num_given`: turns of a task's demonstration that they start with."""
+        """A collector of episodes.
+
+        `factor`: of the temperature, by task. `num_given`: turns of its demonstration that it starts with.
+        """
         rollout = self.recipe.rollout
         chosen = rollout.temperature if temperature is None else temperature
         lockstep = self._lockstep() if rollout.lockstep else None
@@ -112,7 +116,7 @@ class Workbench:
             lockstep or self.engine,
             self.chat,
             limits_of(self.recipe),
-            Sampling(temperature=chosen),
+            lambda task: Sampling(temperature=chosen * factor(task)),
             self.user_model,
             lambda task: plan_completions(self.chat, task, num_given(task)),
             rules_of(self.recipe, is_evaluation=is_evaluation),

@@ -17,7 +17,7 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector
 from turnwise.rollout.players.policy import EpisodeLimits, player
-from turnwise.types import Message, Sampling, Stop
+from turnwise.types import Message, Stop
 from turnwise.types.protocols import EnvironmentDown
 
 TASKS = [task(seed) for seed in range(20)]
@@ -32,7 +32,7 @@ def collector(make: Callable[[], Any], plan: CollectionPlan, **options: Any) -> 
             CHAT.open([Message("user", f"number {seed}")], ()): script(CHAT, str(seed)) for seed in range(20)
         },
     )
-    playing = player(engine, CHAT, EpisodeLimits(), Sampling())
+    playing = player(engine, CHAT, EpisodeLimits())
     return Collector(playing, leasing(environment(make, **options)), Rewards(), plan)
 
 

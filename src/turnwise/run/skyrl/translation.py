@@ -55,6 +55,7 @@ WITHOUT_COUNTERPART: Mapping[str, str] = {
     "engine.remote.url": "SkyRL starts its engines itself",
     "tasks.test": "evaluate the exported model with `turnwise eval`",
     "rollout.final_temperature": "SkyRL samples a run at one temperature",
+    "rollout.temperature_by_family": "SkyRL samples a run at one temperature",
     "rollout.max_draws": "SkyRL draws at most 30 batches to fill one, and then ends the run",
     "rollout.lockstep": "log-probs of vLLM depend on its other requests",
     "algorithm.min_ratio": "SkyRL drops no token by the ratio to π_old",

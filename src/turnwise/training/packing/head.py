@@ -44,11 +44,10 @@ def room_on(device: str) -> Room:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The last linear layer, and the softcap and temperature applied to its output."""
+    """The last linear layer, and the softcap applied to its output."""
 
     weight_VD: Tensor
     bias_V: Tensor | None
-    temperature: float = 1.0
     softcap: float | None = None
     """c in c·tanh(logit/c), as in Gemma; None for no cap."""
     room: Room = ON_CPU
@@ -63,7 +62,7 @@ class Head:
         return [slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step)]
 
     def logits(self, hidden_UD: Tensor) -> Tensor:
-        """Return the model's logits, softcapped, in at least fp32; not yet divided by the temperature."""
+        """Return the model's logits, softcapped, in at least fp32; not divided by a temperature."""
         logits_UV = torch.nn.functional.linear(hidden_UD, self.weight_VD, self.bias_V)
         logits_UV = logits_UV.to(torch.promote_types(logits_UV.dtype, torch.float32))
         if self.rows_KD is not None and self.row_ids_K is not None:
@@ -76,21 +75,25 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The tokens to score, as unique (position, token) pairs in order of position.
+    """The tokens to score, as unique (place, token) pairs in order of place.
 
-    Computed on the CPU before the model runs: on a GPU, learning the number of pairs means waiting for it.
+    A place is a position and the temperature at which its output is read: samples that were drawn at two
+    temperatures may share a position. Computed on the CPU before the model runs: on a GPU, learning the
+    number of pairs means waiting for it.
     """
 
     source_U: Tensor
-    """The positions, without repeats."""
+    """The positions of the places, which are without repeats."""
+    temperature_U: Tensor | None
+    """The temperatures of the places, in fp32; None if all are 1."""
     row_Q: Tensor
-    """For each pair, the index of its position in `source_U`."""
+    """For each pair, the index of its place."""
     target_Q: Tensor
     """For each pair, its token."""
     pair_P: Tensor
     """For each requested token, the index of its pair."""
     starts: tuple[int, ...]
-    """For each position, the index of its first pair; then the number of pairs."""
+    """For each place, the index of its first pair; then the number of pairs."""
 
     @property
     def source_P(self) -> Tensor:  # noqa: N802 (names of tensors carry their axes)
@@ -101,17 +104,25 @@ class Choices:
         row_Q, target_Q, pair_P = (
             to_device(tensor, device) for tensor in (self.row_Q, self.target_Q, self.pair_P)
         )
-        return Choices(to_device(self.source_U, device), row_Q, target_Q, pair_P, self.starts)
+        temperature_U = None if self.temperature_U is None else to_device(self.temperature_U, device)
+        source_U = to_device(self.source_U, device)
+        return Choices(source_U, temperature_U, row_Q, target_Q, pair_P, self.starts)
 
 
-def choices(source_P: Tensor, target_P: Tensor) -> Choices:
-    step = int(target_P.max()) + 1 if target_P.numel() else 1
-    pair_Q, pair_P = torch.unique(source_P * step + target_P, return_inverse=True)
-    source_U, row_Q, counts_U = torch.unique_consecutive(
+def choices(source_P: Tensor, target_P: Tensor, temperature_P: Tensor | None = None) -> Choices:
+    """The tokens `target_P`, as the positions `source_P` predict them at these temperatures, or all at 1."""
+    if temperature_P is None:
+        temperature_P = torch.ones(len(source_P))
+    values_K, kind_P = torch.unique(temperature_P.float(), return_inverse=True)
+    num_kinds, step = max(len(values_K), 1), int(target_P.max()) + 1 if target_P.numel() else 1
+    place_P = source_P * num_kinds + kind_P
+    pair_Q, pair_P = torch.unique(place_P * step + target_P, return_inverse=True)
+    place_U, row_Q, counts_U = torch.unique_consecutive(
         pair_Q // step, return_inverse=True, return_counts=True
     )
     starts = (0, *counts_U.cumsum(0).tolist())
-    return Choices(source_U, row_Q, pair_Q % step, pair_P, starts)
+    temperature_U = values_K[place_U % num_kinds] if (values_K != 1).any() else None
+    return Choices(place_U // num_kinds, temperature_U, row_Q, pair_Q % step, pair_P, starts)
 
 
 def score(
@@ -147,7 +158,7 @@ class _Scores(torch.autograd.Function):
         kept = []
         chunks = _with_pairs(asked, head.chunks(len(hidden_UD)))
         for chunk, pairs in chunks:
-            logprobs_UV = _log_softmax(hidden_UD[chunk], head)
+            logprobs_UV = _log_softmax(hidden_UD[chunk], head, asked, chunk)
             row_Q = asked.row_Q[pairs] - chunk.start
             logprobs_Q[pairs] = logprobs_UV[row_Q, asked.target_Q[pairs]]
             if with_entropy:
@@ -169,9 +180,9 @@ class _Scores(torch.autograd.Function):
         grad_bias_V = torch.zeros_like(bias_V, dtype=exact) if ctx.needs_input_grad[2] else None
         grad_rows_KD = torch.zeros_like(rows_KD) if ctx.needs_input_grad[3] else None
         for number, (chunk, pairs) in enumerate(ctx.chunks):
-            logprobs_UV = kept[number].clone() if kept else _log_softmax(hidden_UD[chunk], head)
+            logprobs_UV = kept[number].clone() if kept else _log_softmax(hidden_UD[chunk], head, asked, chunk)
             grad_UV = _grad_logits(logprobs_UV, entropy_U[chunk], asked, chunk, pairs, *grads)
-            grad_UV = _through_head(grad_UV, hidden_UD[chunk], head)
+            grad_UV = _through_head(grad_UV, hidden_UD[chunk], head, asked, chunk)
             if grad_bias_V is not None:
                 grad_bias_V += grad_UV.sum(0)
             grad_UK = None if rows_KD is None else grad_UV[:, head.row_ids_K].to(rows_KD.dtype)
@@ -200,10 +211,10 @@ def _with_pairs(asked: Choices, chunks: Sequence[slice]) -> list[tuple[slice, sl
     return [(chunk, slice(asked.starts[chunk.start], asked.starts[chunk.stop])) for chunk in chunks]
 
 
-def _log_softmax(hidden_UD: Tensor, head: Head) -> Tensor:
+def _log_softmax(hidden_UD: Tensor, head: Head, asked: Choices, chunk: slice) -> Tensor:
     logits_UV = head.logits(hidden_UD)
-    if head.temperature != 1.0:
-        logits_UV.div_(head.temperature)
+    if asked.temperature_U is not None:
+        logits_UV.div_(asked.temperature_U[chunk, None])
     return torch.log_softmax(logits_UV, -1)
 
 
@@ -244,10 +255,10 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
         total += left @ right
 
 
-def _through_head(grad_UV: Tensor, hidden_UD: Tensor, head: Head) -> Tensor:
+def _through_head(grad_UV: Tensor, hidden_UD: Tensor, head: Head, asked: Choices, chunk: slice) -> Tensor:
     """Convert the gradient of the capped, divided logits to that of the linear layer's output."""
-    if head.temperature != 1.0:
-        grad_UV.div_(head.temperature)
+    if asked.temperature_U is not None:
+        grad_UV.div_(asked.temperature_U[chunk, None])
     if head.softcap is not None:
         grad_UV.mul_(1 - (head.logits(hidden_UD) / head.softcap) ** 2)
     return grad_UV

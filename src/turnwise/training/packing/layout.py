@@ -118,6 +118,8 @@ def _check(samples: Sequence[Sample]) -> None:
     if not samples:
         raise ValueError("samples: there are none")
     for sample in samples:
+        if sample.temperature <= 0:
+            raise ValueError(f"temperature must be above 0 to be trained at, not {sample.temperature}")
         if not sample.token_ids:
             raise ValueError(f"sample of task {sample.task_id!r} has no tokens")
         if sample.loss_mask[0]:
@@ -136,10 +138,16 @@ def _layout(
     mask_BT = torch.arange(int(lengths_B.max())) < lengths_B[:, None]
     source_P: list[int] = []
     target_P: list[int] = []
+    temperature_P: list[float] = []
     for sample, place_N in zip(samples, places, strict=True):
         # a token is predicted at the position of the token before it
         source_P += itertools.compress(place_N, sample.loss_mask[1:])
         target_P += itertools.compress(sample.token_ids, sample.loss_mask)
+        temperature_P += [sample.temperature] * sample.num_own_tokens
     end_B = torch.tensor([place_N[-1] for place_N in places])
-    asked = choices(torch.tensor(source_P, dtype=torch.long), torch.tensor(target_P, dtype=torch.long))
+    asked = choices(
+        torch.tensor(source_P, dtype=torch.long),
+        torch.tensor(target_P, dtype=torch.long),
+        torch.tensor(temperature_P),
+    )
     return PackedLayout(token_ids_RN, position_ids_RN, tree, mask_BT, end_B, asked)

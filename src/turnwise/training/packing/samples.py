@@ -55,16 +55,6 @@ def samples_of(groups: Sequence[Group]) -> tuple[Sample, ...]:
     )
 
 
-def temperature_of(samples: Sequence[Sample]) -> float:
-    """Return the samples' one temperature; it must not differ, because they share prefixes."""
-    temperatures = sorted({sample.temperature for sample in samples})
-    if len(temperatures) > 1:
-        raise ValueError(f"temperature: samples of one pass were drawn at {temperatures}, expected one value")
-    if temperatures and temperatures[0] <= 0:
-        raise ValueError(f"temperature must be above 0 to be trained at, not {temperatures[0]}")
-    return temperatures[0] if temperatures else 1.0
-
-
 def _sample(trajectory: Trajectory, reward: Reward, group: int) -> Sample:
     turns = joined(
         (number,) * len(ids)

@@ -47,7 +47,6 @@ class Network(nn.Module):
         self,
         layout: PackedLayout,
         *,
-        temperature: float = 1.0,
         with_entropy: bool = True,
         has_scores: bool = True,
         prefix: Prefix | None = None,
@@ -66,7 +65,7 @@ class Network(nn.Module):
         zeros_BT = torch.zeros(mask_BT.shape, dtype=exact, device=hidden_ND.device)
         if not has_scores:
             return ForwardResult(zeros_BT, zeros_BT, hidden_RND)
-        head = head_of(self.model, temperature)
+        head = head_of(self.model)
         logprobs_P, entropy_P = score(hidden_ND, head, layout.asked, with_entropy=with_entropy)
         return ForwardResult(
             zeros_BT.masked_scatter(mask_BT, logprobs_P),
@@ -87,11 +86,11 @@ class Network(nn.Module):
         return hidden
 
 
-def head_of(model: Any, temperature: float = 1.0) -> Head:
+def head_of(model: Any) -> Head:
     linear = model.get_output_embeddings()
     softcap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
     room, rows = room_on(linear.weight.device.type), head_rows(model)
-    head = Head(linear.weight, getattr(linear, "bias", None), temperature, softcap, room)
+    head = Head(linear.weight, getattr(linear, "bias", None), softcap, room)
     return head if rows is None else replace(head, rows_KD=rows.rows_KD, row_ids_K=rows.ids_K)
 
 

@@ -14,7 +14,7 @@ from turnwise.models.devices import choose_device
 from turnwise.training.kernels.norms import fuse_norms
 from turnwise.training.kernels.prefix import Keeper, Prefix
 from turnwise.training.packing.layout import PackedLayout, alone, padded, shared
-from turnwise.training.packing.samples import Sample, temperature_of
+from turnwise.training.packing.samples import Sample
 from turnwise.training.policy.adapters import Adapters
 from turnwise.training.policy.network import ForwardResult, Network, checkpoint_layers
 from turnwise.training.policy.value_head import ValueHead
@@ -224,9 +224,8 @@ class Policy:
         adapter: `policy`, or `base` for the model without it. parameters: tensors to run with instead of
         those in `trainable`, by the same names. is_shared: compute shared prefixes once; by default if the
         model allows it. carried: the prefix of all samples; it holds its share of the gradients until
-        `Carried.backward`. Logits are divided by the samples' temperature, the same for all of them.
+        `Carried.backward`. Logits of a sample's own tokens are divided by its temperature.
         """
-        temperature = temperature_of(samples)
         if with_values and self._value_head is None:
             raise ValueError("with_values: the policy was made without a value head")
         is_shared = self.can_share if is_shared is None else is_shared and self.can_share
@@ -239,9 +238,7 @@ class Policy:
             trunk, value_trunk = carried.trunk, carried.value_trunk
         mask_BT, layout = layout.mask_BT, layout.to(self.device)
         with self._using(adapter, parameters):
-            outcome = self._run(
-                layout, parameters, temperature=temperature, with_entropy=with_entropy, prefix=trunk
-            )
+            outcome = self._run(layout, parameters, with_entropy=with_entropy, prefix=trunk)
         values_BT, bootstrap_B = None, None
         if with_values:
             hidden_ND = outcome.hidden_ND.detach()
