@@ -84,6 +84,15 @@ def test_an_exposure_is_described_in_words() -> None:
     assert str(found({}, writers=(), is_enclosed=True, network=True)) == "its tools only read; open network"
 
 
+def test_a_server_without_walls_is_described_as_such() -> None:
+    real = str(found({"turnwise": {"data": "real"}}))
+    assert real == "episodes could change the real files and services that it reaches, as you allow; no walls"
+    assert str(found({"turnwise": {"data": "real"}}, writers=())) == "its tools only read; no walls"
+    container = found({"command": "docker", "args": ["run", "-i", "--network", "none", "image"]})
+    assert str(container).endswith("; no walls but its container; no network")
+    assert "no walls" not in str(found({}, is_enclosed=True)) + str(found({}, is_own=True))
+
+
 async def test_a_remote_server_that_may_write_is_refused_unless_it_isolates_episodes() -> None:
     async def check(spec: ServerSpec) -> None:
         async with Pool([spec]) as pool:

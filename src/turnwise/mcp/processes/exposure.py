@@ -31,6 +31,8 @@ class Exposure:
     """Whether the server's processes are walled in."""
     consent: str = '{"data": "real"}'
     """The entry's `turnwise` block that allows it."""
+    no_walls: str = ""
+    """That the server's processes are not walled in, in words; empty for our own servers and remote ones."""
     network: str = ""
     """Whether the server reaches the network, in words; empty for our own servers and remote ones."""
 
@@ -39,7 +41,7 @@ class Exposure:
         return bool(self.writers and self.outside) and not self.is_allowed
 
     def __str__(self) -> str:
-        return "; ".join(filter(None, (*self._changes(), self.network)))
+        return "; ".join(filter(None, (*self._changes(), self.no_walls, self.network)))
 
     def _changes(self) -> Iterator[str]:
         if not self.writers:
@@ -74,6 +76,7 @@ def exposure(
     files = () if is_own else tuple(_files(spec, not_private, is_real=is_real))
     is_open = bool(network) if is_enclosed else has_container_network(spec) or not is_container(spec)
     services = tuple(_services(spec, is_named=bool(network))) if is_open and not is_own else ()
+    is_bare = spec.url is None and not is_own and not is_enclosed
     words = "" if spec.url is not None or is_own or files else "open network" if is_open else "no network"
     return Exposure(
         spec.name,
@@ -83,6 +86,7 @@ def exposure(
         is_allowed=is_real or (not files and (network == "real" or spec.options.network == "real")),
         is_enclosed=is_enclosed,
         consent='{"network": "real"}' if services and not files and spec.url is None else '{"data": "real"}',
+        no_walls="" if not is_bare else "no walls but its container" if is_container(spec) else "no walls",
         network=words,
     )
 
