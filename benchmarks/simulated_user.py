@@ -256,7 +256,7 @@ async def collect(bench: Workbench, tasks: Sequence[Task], num_groups: int, faul
     async with _user(bench.recipe, faults) as user:
         limits = EpisodeLimits(tokens_per_turn=96, tokens_per_episode=3_000, seconds=600)
         assert isinstance(bench.engine, BatchEngine)
-        playing = player(Alone(bench.engine), bench.chat, limits, Sampling(), user)
+        playing = player(Alone(bench.engine), bench.chat, limits, user_model=user)
         plan = CollectionPlan(group_size=GROUP_SIZE, num_parallel_episodes=NUM_PARALLEL)
         collector = Collector(playing, bench.lease, bench.rewards, plan)
         async with collector.collecting(iter(tasks), num_groups) as groups:

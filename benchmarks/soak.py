@@ -39,7 +39,7 @@ from turnwise.rollout.collector import CollectionPlan, Collector
 from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.setup.bench import Workbench, open_workbench
-from turnwise.types import Sampling, Task
+from turnwise.types import Task
 
 NUM_PARALLEL = 32
 LIMITS = EpisodeLimits(tokens_per_turn=2_000, tokens_per_episode=40_000, seconds=120)
@@ -129,7 +129,7 @@ class _Play:
 
     async def until(self, num_episodes: int, moment: float) -> None:
         """Continue to this number of episodes, or to the first end of a collection after this time."""
-        playing = player(self._bench.engine, self._bench.chat, LIMITS, Sampling())
+        playing = player(self._bench.engine, self._bench.chat, LIMITS)
         plan = CollectionPlan(group_size=1, num_parallel_episodes=NUM_PARALLEL, num_retries=4)
         with TrajectoryWriter(self._path) as writer:
             while self.num_done < num_episodes and time.monotonic() < moment:

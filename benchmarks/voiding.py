@@ -149,7 +149,7 @@ async def play(trick: str, num_episodes: int) -> Outcome:
         for number in range(num_episodes)
     ]
     engine: Any = Guesser(TRICKS[trick], "stall" if trick == IN_AN_ENVIRONMENT else "wrong")
-    playing = player(engine, CHAT, EpisodeLimits(seconds=EPISODE_SECONDS), Sampling())
+    playing = player(engine, CHAT, EpisodeLimits(seconds=EPISODE_SECONDS))
     plan = CollectionPlan(group_size=1, num_parallel_episodes=8, max_dropped_in_a_row=num_episodes + 1)
     num_played = num_successes = 0
     async with leases(trick) as lease:
