@@ -84,7 +84,7 @@ test-gpu: setup-dev  ## Run the tests that need a CUDA device; those whose packa
 
 test-skyrl:  ## Run the tests against SkyRL and Ray, in a separate environment (Python 3.12)
 	@bash tests/run/skyrl/skyrl_env.sh
-	$(TORCH_ALONE) .tools/skyrl/bin/python -m pytest -q -W default tests/integrations
+	$(TORCH_ALONE) .tools/skyrl/bin/python -m pytest -q -W default tests/run/skyrl
 
 check:  ## Run what CI runs: lint, types, the documentation site and all tests
 	@# in parallel: much of it waits for the network and for disks

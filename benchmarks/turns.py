@@ -4,7 +4,7 @@
 
 torch releases the interpreter lock in every operation and then waits for it, up to the switch interval plus
 the timer slack of Linux. Asynchronous runs have an update in one thread and all episodes in another;
-`run/command.py` and `runtime/detached_thread.py` set both values. The benchmark needs two idle cores: on busy
+`run/command.py` and `system/threads.py` set both values. The benchmark needs two idle cores: on busy
 cores the other thread takes the lock more slowly.
 """
 

@@ -23,25 +23,25 @@ os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="turnwise-state-")
 
 LONG = (
     "engines/test_vllm.py",
-    "doctor/test_live_keys.py",
+    "run/checks/test_live_keys.py",
     "api/test_pages.py",
     "test_recipes.py",
-    "distributed/test_updates.py",
+    "system/ranks/test_updates.py",
     "test_smollm2.py",
-    "distributed/test_runs.py",
+    "system/ranks/test_runs.py",
     "test_examples.py",
     "explore/test_explorer.py",
     "growth/test_growth.py",
-    "planning/test_memory.py",
-    "commands/test_starter.py",
-    "planning/test_figures.py",
+    "setup/memory/test_memory.py",
+    "cli/test_starter.py",
+    "setup/memory/test_figures.py",
     "run/test_conversations.py",
     "training/test_prefix.py",
-    "doctor/test_doctor.py",
+    "run/checks/test_doctor.py",
     "training/test_policy.py",
     "run/test_train.py",
-    "commands/test_export.py",
-    "commands/test_conversations.py",
+    "setup/test_export.py",
+    "cli/test_conversations.py",
     "training/test_attention.py",
     "training/test_trainer.py",
     "run/test_screens.py",
@@ -55,6 +55,8 @@ LONG = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     places = {here / name: place for place, name in enumerate(LONG)}
+    if missing := [str(path) for path in places if not path.is_file()]:
+        raise pytest.UsageError(f"LONG names files that do not exist: {', '.join(missing)}")
     items.sort(key=lambda item: places.get(item.path, len(LONG)))
 
 

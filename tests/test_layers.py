@@ -23,6 +23,18 @@ LAYERS = (
 ROOT_MAY_IMPORT = {"api", "version", "explore", "rollout"}
 """`import turnwise` offers the names of `api`, lazily, and frees the names of two packages for them."""
 
+WALLS = {
+    "types": {"config", "system"},
+    "system": {"config", "models", "types"},
+    "rollout": {"config", "engines", "mcp"},
+    "engines": {"mcp", "rewards", "tasks"},
+    "training": {"mcp", "rewards", "tasks"},
+    "mcp.calls": {"mcp.processes"},
+    "worlds.market": {"worlds.generated"},
+    "worlds.generated": {"worlds.market"},
+}
+"""What a room must not import, although the layers would allow it: it comes as an argument, by a protocol."""
+
 MAY_IMPORT_BESIDE = {("__main__", "cli")}
 """`python -m turnwise` is the command."""
 
@@ -139,6 +151,17 @@ def _wrong_direction(where: str, top: str, own: int | None, target: str) -> Iter
         yield f"{where}: {target!r} does not stand to the left of {top!r}"
 
 
+def wall_faults(modules: dict[str, Module]) -> Iterator[str]:
+    root = min(modules).split(".")[0]
+    for room, others in WALLS.items():
+        for module in modules.values():
+            if not f"{module.name}.".startswith(f"{root}.{room}."):
+                continue
+            for target, line in ((found.target, found.line) for found in imports_of(module, modules)):
+                if any(f"{target}.".startswith(f"{root}.{other}.") for other in others):
+                    yield f"{module.name}:{line} imports {target}: there is a wall between them"
+
+
 def cycles(modules: dict[str, Module]) -> Iterator[str]:
     """Each import cycle once, found by walking depth first with the way so far in hand.
 
@@ -203,6 +226,10 @@ def modules() -> dict[str, Module]:
 def test_every_import_points_to_the_left(modules: dict[str, Module]) -> None:
     assert len(modules) > 20
     assert list(layer_faults(modules)) == []
+
+
+def test_no_import_goes_through_a_wall(modules: dict[str, Module]) -> None:
+    assert list(wall_faults(modules)) == []
 
 
 def test_no_modules_import_each_other_in_a_circle(modules: dict[str, Module]) -> None:
@@ -275,6 +302,21 @@ def test_the_checker_finds_nothing_wrong_with_a_sound_tree(tmp_path: Path) -> No
 def test_the_checker_catches_a_wrong_import(tmp_path: Path, file: str, body: str, word: str) -> None:
     [fault] = layer_faults(planted(tmp_path, **{file: body}))
     assert word in fault
+
+
+@pytest.mark.parametrize(
+    ("file", "body"),
+    [
+        ("rollout/play.py", "from turnwise.mcp.pool import Pool"),
+        ("rollout/play.py", "def f():\n    import turnwise.config"),
+        ("mcp/calls/results.py", "from ..processes.walls import x"),
+        ("training/update/trainer.py", "from turnwise import rewards"),
+    ],
+)
+def test_the_checker_catches_an_import_through_a_wall(tmp_path: Path, file: str, body: str) -> None:
+    modules = planted(tmp_path, **{file: body, "mcp/processes/walls.py": "", "config.py": ""})
+    [fault] = wall_faults(modules)
+    assert "wall" in fault
 
 
 def test_the_checker_catches_circles(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ MUTANTS = {
     "update/trainer": [
         ("update.num_epochs * update.num_minibatches > 1", "False", "terms trainer refusals"),
         ("or self._objective.may_drop_tokens", "", "terms"),
-        ("self._progress = _Progress(**facts)", "pass", "trainer"),
+        ("self._progress = progress", "pass", "trainer"),
         ("version=now.version + has_stepped", "version=now.version + 1", "refusals"),
     ],
     "update/optimizer": [
@@ -117,7 +117,7 @@ MUTANTS = {
     "kernels/attention": [
         ("            grad_query += parts[0]\n", "            pass\n", "attention"),
     ],
-    "model/policy": [
+    "policy/policy": [
         ("carried.versions == self._versions()", "True", "prefix"),
         ("has_scores=False, prefix=value_trunk", "has_scores=False, prefix=trunk", "prefix"),
     ],
@@ -125,7 +125,7 @@ MUTANTS = {
         ("optimizer.gather(run.backward)", "pass", "sft"),
         ("num_tokens, loss = num_own_tokens(samples), 0.0", "num_tokens, loss = len(samples), 0.0", "sft"),
     ],
-    "model/reference": [
+    "policy/reference": [
         ("decay=self._config.decay)", "decay=1 - self._config.decay)", "reference"),
         ("num_updates % self._config.every == 0", "num_updates % self._config.every == 1", "reference"),
         ("not torch.equal(before[name], kept)", "True", "reference"),

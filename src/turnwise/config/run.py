@@ -118,7 +118,7 @@ Alarm = Literal[
     "lost_family",
     "stuck_reference",
 ]
-"""The alarms by name; diagnostics/health.py has their limits."""
+"""The alarms by name; run/health/health.py has their limits."""
 
 
 class HealthConfig(BaseModel):

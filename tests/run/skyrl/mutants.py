@@ -14,41 +14,41 @@ from tests.mutation import Mutant, main
 MUTANTS = [
     # ids, masks, log-probs and rewards
     (
-        "skyrl/rows",
+        "rows",
         "list(trajectory.loss_mask[start:])",
         "[1 for _ in trajectory.loss_mask[start:]]",
         "generator",
     ),
-    ("skyrl/rows", "trajectory.logprobs[start:]", "trajectory.logprobs[start - 1 : -1]", "generator"),
-    ("skyrl/rows", "len(trajectory.turns[0].new_ids)", "len(trajectory.turns[0].new_ids) - 1", "generator"),
-    ("skyrl/generator", "zip(request.places, rows, ", "zip(request.places, rows[::-1], ", "generator"),
-    ("skyrl/generator", "metadata.global_step - 1", "0 * metadata.global_step", "generator"),
-    ("skyrl/engine", '"seed": seed,', '"seed": 0,', "engine generator"),
-    ("skyrl/engine", "not all(map(math.isfinite, values))", "False", "engine"),
+    ("rows", "trajectory.logprobs[start:]", "trajectory.logprobs[start - 1 : -1]", "generator"),
+    ("rows", "len(trajectory.turns[0].new_ids)", "len(trajectory.turns[0].new_ids) - 1", "generator"),
+    ("generator", "zip(request.places, rows, ", "zip(request.places, rows[::-1], ", "generator"),
+    ("generator", "metadata.global_step - 1", "0 * metadata.global_step", "generator"),
+    ("engine", '"seed": seed,', '"seed": 0,', "engine generator"),
+    ("engine", "not all(map(math.isfinite, values))", "False", "engine"),
     # episodes lost to infrastructure
-    ("skyrl/generator", "(self._blank_id, self._mean_reward)", "(self._blank_id, 0.0)", "generator"),
-    ("skyrl/generator", "self._num_masked_in_a_row + 1", "1", "generator"),
-    ("skyrl/player", "(order.task, *order.spares), 1)", "(order.task,), 1)", "generator"),
-    ("skyrl/player", 'f"{number}/{episode_id}"', "episode_id", "generator"),
-    ("skyrl/player", "await engine.finish()", "pass", "generator"),
-    ("skyrl/workers", "last, num_resent = number, num_resent + 1", "raise", "workers"),
+    ("generator", "(self._blank_id, self._mean_reward)", "(self._blank_id, 0.0)", "generator"),
+    ("generator", "self._num_masked_in_a_row + 1", "1", "generator"),
+    ("player", "(order.task, *order.spares), 1)", "(order.task,), 1)", "generator"),
+    ("player", 'f"{number}/{episode_id}"', "episode_id", "generator"),
+    ("player", "await engine.finish()", "pass", "generator"),
+    ("workers", "last, num_resent = number, num_resent + 1", "raise", "workers"),
     # the config
     (
-        "skyrl/counterparts",
+        "counterparts",
         '_norm_by_std": algorithm.advantage ==',
         '_norm_by_std": algorithm.advantage !=',
         "config",
     ),
     (
-        "skyrl/counterparts",
+        "counterparts",
         "divmod(recipe.run.tasks_per_step, recipe.update.num_minibatches)",
         "7, 0",
         "config",
     ),
-    ("skyrl/counterparts", '"trainer.policy.optimizer_config"', '"trainer.policy.optimizer"', "config"),
-    ("skyrl/counterparts", '"trainer.seed": recipe.seed,', "", "translation"),
+    ("counterparts", '"trainer.policy.optimizer_config"', '"trainer.policy.optimizer"', "config"),
+    ("counterparts", '"trainer.seed": recipe.seed,', "", "translation"),
     (
-        "skyrl/translation",
+        "translation",
         "COUNTERPART.items() if key in changed_keys",
         "COUNTERPART.items() if False",
         "translation",
@@ -60,4 +60,4 @@ if __name__ == "__main__":
     os.environ["PYTEST_ADDOPTS"] = (
         "-W default"  # dependencies of SkyRL raise warnings, as in `make test-skyrl`
     )
-    sys.exit(main("integrations", [Mutant(*fields) for fields in MUTANTS]))
+    sys.exit(main("run/skyrl", [Mutant(*fields) for fields in MUTANTS]))

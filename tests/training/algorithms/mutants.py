@@ -97,4 +97,4 @@ if __name__ == "__main__":
         for file, mutants in MUTANTS.items()
         for before, after in mutants
     ]
-    sys.exit(main("algorithms", planted))
+    sys.exit(main("training/algorithms", planted))
