@@ -55,7 +55,7 @@ class Front:
         self._child.wait()
 
     async def _wait_for_upstream(self) -> None:
-        for _ in range(600):
+        for _ in range(3_000):  # on a busy machine, a start takes more than a minute
             with contextlib.suppress(OSError):
                 _, writer = await asyncio.open_connection("127.0.0.1", self._upstream)
                 writer.close()

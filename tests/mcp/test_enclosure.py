@@ -121,9 +121,10 @@ async def test_an_installing_program_fills_its_real_cache_once(home: Path, tmp_p
     [
         ("exit 1", "true", ""),
         ("echo ENOTFOUND >&2; exit 1", "echo ENOTCACHED >&2; exit 1", "ENOTFOUND"),
+        ("sleep 60", "exit 1", "did not answer within 4 s when npx started it with network, to install it"),
         ("true", "echo ENOTCACHED >&2; exit 1", '"turnwise": {"network": true} in its entry opens'),
     ],
-    ids=["cached and no network", "not cached and no network", "network and no cache"],
+    ids=["cached and no network", "not cached and no network", "waiting for it", "network and no cache"],
 )
 async def test_an_installing_program_without_network_uses_its_cache(
     home: Path, tmp_path: Path, online: str, offline: str, error: str
@@ -133,7 +134,8 @@ async def test_an_installing_program_without_network_uses_its_cache(
     start = f'if [ -n "$npm_config_offline" ]; then {offline}; else {online}; fi; exec {sys.executable} "$@"'
     npx.write_text(f"#!/bin/sh\n{start}\n")
     npx.chmod(0o755)
-    async with Pool([scribe(home, str(npx))]) as pool:
+    seconds = 4 if "sleep" in online else 60
+    async with Pool([scribe(home, str(npx), connect_seconds=seconds)]) as pool:
         failed = await pool.connect()
         assert bool(failed) is bool(error)
         assert not error or error in str(failed["scribe"])

@@ -297,11 +297,16 @@ async def test_an_exception_of_the_caller_is_not_wrapped() -> None:
                 raise KeyError("the caller's own")
 
 
-async def test_a_server_process_inherits_only_path_and_home(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_process_inherits_only_path_home_and_certificates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-servers")
+    certificates = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+    for name in certificates:
+        monkeypatch.setenv(name, "/etc/ssl/certs")
     async with leased(script_spec("faulty", env={"ITS_OWN": "given"})) as toolbox:
         environment = json.loads((await do(toolbox, "environment")).content)
-    assert set(environment) - {"LC_CTYPE"} == {"PATH", "HOME", "ITS_OWN"}
+    assert set(environment) - {"LC_CTYPE"} == {"PATH", "HOME", "ITS_OWN", *certificates}
 
 
 async def test_a_replayed_change_that_fails_live_fails_the_calls_after_it(tmp_path: Path) -> None:

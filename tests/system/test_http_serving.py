@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
+import turnwise
 from turnwise.system.net import http_serving
 from turnwise.system.net.http_serving import server_config
 
@@ -75,7 +76,7 @@ def answer(client: socket.socket) -> bytes:
 
 
 def test_all_our_servers_have_the_limit() -> None:
-    source = Path(http_serving.__file__).parents[1]
+    source = Path(turnwise.__file__).parent
     configured = [path.name for path in source.rglob("*.py") if "uvicorn.Config(" in path.read_text()]
     assert configured == ["http_serving.py"]
 

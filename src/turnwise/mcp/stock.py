@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -119,7 +119,9 @@ class Stock:
         try:
             await start(made)
         except ConnectFailed as error:
-            return error
+            program = Path(spec.command or "").name
+            words = f"{error.loss.message} when {program} started it with network, to install it"
+            return ConnectFailed(replace(error.loss, message=words), error.rest_seconds)
         finally:
             await self.discard(made)
         return None

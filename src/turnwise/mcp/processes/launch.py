@@ -30,8 +30,12 @@ from turnwise.system.net.line_splitter import BoundedLine, LineSplitter
 
 logger = logging.getLogger(__name__)
 
-INHERITED = ("PATH", "HOME")
-"""The only variables that a child inherits: enough to find a program. Secrets come from its `env` block."""
+INHERITED = (
+    *("PATH", "HOME"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+)
+"""The only variables that a child inherits: enough to find a program, and files of the certificates that this
+network is trusted by, without which `uvx` and `npx` install nothing. Secrets come from its `env` block."""
 
 OWN_PROGRAM = "turnwise"
 """Our own command; it need not be on the PATH."""
