@@ -399,12 +399,11 @@ async def test_an_episode_that_fills_the_disk_ends_at_its_own_cost(tmp_path: Pat
     spec = script_spec("attacker", str(tmp_path), num_warm=0, max_disk_bytes=8_000_000)
     async with Pool([spec]) as pool:
         async with pool.lease(["attacker"], "greedy") as toolbox, pool.lease(["attacker"], "other") as other:
-            await attack_of(toolbox)(FILL.format(folder=tmp_path, files=40))
-            async with asyncio.timeout(20):
-                while (refused := await ask(toolbox, "run", code="")).cause is Cause.OK:
-                    await asyncio.sleep(0.05)
-            assert (refused.cause, refused.fault) == (Cause.TOOL_ERROR, Fault.MODEL)
-            assert "max_disk_bytes allows 8 MB" in refused.content
+            waiting = f"{FILL.format(folder=tmp_path, files=40)}\nimport time; time.sleep(60)"
+            ended, refused = [await ask(toolbox, "run", code=code) for code in (waiting, "")]
+            for result in (ended, refused):
+                assert (result.cause, result.fault) == (Cause.TOOL_ERROR, Fault.MODEL)
+                assert "max_disk_bytes allows 8 MB" in result.content
             assert not toolbox.losses
             assert await attack_of(other)(FILL.format(folder=tmp_path, files=4)) == "filled"
         async with pool.lease(["attacker"], "next") as toolbox:
