@@ -86,7 +86,8 @@ def history_of(exploration: Exploration) -> Iterator[str]:
         dropped = sum(exploration.dropped.values())
         why = "".join(f"; {num:,} dropped: {one_line(reason)}" for reason, num in exploration.dropped.items())
         earlier = counted(exploration.num_kept + dropped, "earlier task")
-        yield f"{exploration.num_kept:,} of {earlier} kept{why}"
+        kept = "kept: their plans give the same results, other checks were not repeated"
+        yield f"{exploration.num_kept:,} of {earlier} {kept}{why}"
     if exploration.rewordings:
         counts = "; ".join(f"{num:,} {one_line(why)}" for why, num in exploration.rewordings.items())
         yield f"rewordings: {counts}"
