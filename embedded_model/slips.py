@@ -14,7 +14,7 @@ from turnwise.types import Answer
 from turnwise.worlds.market.families import FAMILIES
 from turnwise.worlds.market.families.kit import Family, Material
 from turnwise.worlds.market.families.lookups import BAR_KEYS, FIGURES, PRICES
-from turnwise.worlds.market.families.searches import search, symbol_in
+from turnwise.worlds.market.families.steps import search, symbol_in
 
 Draft = Callable[[Material], Case]
 

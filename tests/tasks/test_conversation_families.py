@@ -21,8 +21,6 @@ from turnwise.tasks.proof.verification import WorldMismatch
 from turnwise.tasks.selection import SPLITS, split_of
 from turnwise.types import Answer, Cause, DemoTurn, Stop, Task
 from turnwise.worlds.market.families import CONVERSATION_FAMILIES, FAMILIES, chosen_families
-from turnwise.worlds.market.families.changing_conversations import UNDONE_CHANGE
-from turnwise.worlds.market.families.conversations import LATER_TOOL, MISSING_DAY, SAME_FIGURE
 from turnwise.worlds.market.families.kit import Family, Material
 from turnwise.worlds.market.families.making import Made, make_tasks
 from turnwise.worlds.market.world import open_world
@@ -217,41 +215,44 @@ def said(value: Any) -> Conclusion:
 
 async def test_a_later_exchange_that_disagrees_with_the_world_raises(make: Make) -> None:
     with pytest.raises(WorldMismatch, match=r"the tools say 41, the world says .*, to: "):
-        await make({"train": 1}, with_last(SAME_FIGURE, conclude=lambda _: said(41)))
+        await make({"train": 1}, with_last(CONVERSATION_FAMILIES["same_figure"], conclude=lambda _: said(41)))
 
 
 def changed_twice(material: Material) -> Case:
     """A change that is made once more in place of being undone."""
-    case = UNDONE_CHANGE.draft(material)
+    case = CONVERSATION_FAMILIES["undone_change"].draft(material)
     change = case.later[0]
     return replace(case, later=(change, replace(change, turns=change.turns[1:])))
 
 
 def guessed_right(material: Material) -> Case:
-    case = MISSING_DAY.draft(material)
+    case = CONVERSATION_FAMILIES["missing_day"].draft(material)
     return replace(case, guesses=(replace(case, question=None, guesses=()),))
 
 
 UNSOUND: dict[str, tuple[dict[str, Family], str]] = {
     "no call is required": (
-        with_last(SAME_FIGURE, required_tools=()),
+        with_last(CONVERSATION_FAMILIES["same_figure"], required_tools=()),
         "a shortcut earns it: everything with the first message",
     ),
     "both answers are equal": (
-        with_last(LATER_TOOL, conclude=lambda _: said("unavailable"), known=None),
+        with_last(CONVERSATION_FAMILIES["later_tool"], conclude=lambda _: said("unavailable"), known=None),
         "a shortcut earns it: answered before it was asked",
     ),
-    "the tool is not offered": (with_last(LATER_TOOL, tools=None), "fmp_get_quote is needed and not offered"),
+    "the tool is not offered": (
+        with_last(CONVERSATION_FAMILIES["later_tool"], tools=None),
+        "fmp_get_quote is needed and not offered",
+    ),
     "nothing is undone": (
-        with_last(UNDONE_CHANGE, turns=((call("get_execution_context"),),)),
+        with_last(CONVERSATION_FAMILIES["undone_change"], turns=((call("get_execution_context"),),)),
         "the truth expects",
     ),
     "the state does not change": (
-        {"undone_change": replace(UNDONE_CHANGE, draft=changed_twice)},
+        {"undone_change": replace(CONVERSATION_FAMILIES["undone_change"], draft=changed_twice)},
         "holds before anything was done",
     ),
     "a guess is right": (
-        {"missing_day": replace(MISSING_DAY, draft=guessed_right)},
+        {"missing_day": replace(CONVERSATION_FAMILIES["missing_day"], draft=guessed_right)},
         "a shortcut earns it: a guess",
     ),
 }

@@ -23,9 +23,7 @@ from turnwise.tasks.selection import SPLITS, split_of
 from turnwise.types import Answer, Difficulty, ExpectedWrite, StateProbe
 from turnwise.worlds.market.data.companies import Company
 from turnwise.worlds.market.families import FAMILIES
-from turnwise.worlds.market.families.changes import CHANNEL_PRICE, POST_FIGURE
 from turnwise.worlds.market.families.kit import Family, Material
-from turnwise.worlds.market.families.lookups import QUOTE_FIGURE
 from turnwise.worlds.market.families.making import Made, make_tasks
 from turnwise.worlds.market.world import open_world
 
@@ -81,7 +79,7 @@ async def test_two_runs_make_the_same_tasks_and_report_their_progress(made: Made
 
 
 async def test_another_seed_makes_other_tasks_and_more_tasks_keep_the_first_ones(make: Make) -> None:
-    families = only(QUOTE_FIGURE)
+    families = only(FAMILIES["quote_figure"])
     few, more, other = [
         (await make(counts, seed=seed, families=families)).of_split("train")
         for counts, seed in (({"train": 2}, 0), ({"train": 4, "test": 1}, 0), ({"train": 2}, 1))
@@ -199,13 +197,15 @@ def test_a_post_is_exact_to_the_letter_and_looked_for_in_its_channel(made: Made)
 
 
 async def test_all_servers_can_be_offered(make: Make) -> None:
-    [task] = (await make({"test": 1}, families=only(QUOTE_FIGURE), servers=("fmp", "slack"))).tasks
+    [task] = (
+        await make({"test": 1}, families=only(FAMILIES["quote_figure"]), servers=("fmp", "slack"))
+    ).tasks
     assert task.servers == ("fmp", "slack")
 
 
 async def test_tasks_can_all_be_offered_the_same_few_tools(make: Make) -> None:
     servers, tools = ("polygon", "fmp"), ("fmp_get_quote", "polygon_*")
-    families = only(QUOTE_FIGURE, FAMILIES["figure_by_name"])
+    families = only(FAMILIES["quote_figure"], FAMILIES["figure_by_name"])
     made = await make({"test": 1}, families=families, servers=servers, tools=tools)
     [task], [rejected] = made.tasks, made.rejected
     assert (task.family, task.servers, task.tools) == ("quote_figure", servers, tools)
@@ -213,7 +213,7 @@ async def test_tasks_can_all_be_offered_the_same_few_tools(make: Make) -> None:
 
 
 async def test_a_family_that_runs_out_is_counted_short(make: Make) -> None:
-    made = await make({"validation": 40}, families=only(CHANNEL_PRICE))
+    made = await make({"validation": 40}, families=only(FAMILIES["channel_price"]))
     assert 0 < len(made.tasks) < 40
     assert made.short == {"channel_price/validation": 40 - len(made.tasks)}
     assert len({task.prompt for task in made.tasks}) == len(made.tasks)
@@ -228,9 +228,9 @@ def mutant(**changes: Any) -> dict[str, Family]:
     """The quote family with something wrong in its case."""
 
     def draft(material: Material) -> Case:
-        return replace(QUOTE_FIGURE.draft(material), **changes)
+        return replace(FAMILIES["quote_figure"].draft(material), **changes)
 
-    return only(replace(QUOTE_FIGURE, draft=draft))
+    return only(replace(FAMILIES["quote_figure"], draft=draft))
 
 
 def said(value: Any, **state: Any) -> Conclusion:
@@ -248,7 +248,9 @@ async def test_a_plan_that_does_not_reproduce_its_truth_is_rejected(make: Make) 
         conclude=lambda results: said(results[0]["stdout"]),
         known=None,
     ).values()
-    made = await make({"train": 2}, families=only(replace(lucky, servers=("python",)), POST_FIGURE))
+    made = await make(
+        {"train": 2}, families=only(replace(lucky, servers=("python",)), FAMILIES["post_figure"])
+    )
     assert [rejected.task_id[-4:] for rejected in made.rejected] == ["0001", "0002"]
     assert all("does not reproduce its truth" in rejected.reason for rejected in made.rejected)
     assert [task.family for task in made.tasks] == ["post_figure", "post_figure"]

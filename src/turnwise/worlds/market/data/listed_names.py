@@ -5,35 +5,12 @@ import re
 
 from turnwise.worlds.market.data.listings import Listing, Listings
 from turnwise.worlds.market.data.names import MAX_TYPED, fit
+from turnwise.worlds.market.data.tables import words
 
-PLAIN_WORDS = frozenset(
-    [
-        *("ada", "arm", "booking", "brent", "citi", "coke", "comp", "dow", "ether", "ford", "freeport"),
-        *(
-            "goldman",
-            "intuit",
-            "lucid",
-            "rut",
-            "shell",
-            "snap",
-            "sol",
-            "southern",
-            "target",
-            "tips",
-            "vertex",
-        ),
-        *("the southern", "visa", "zapp"),
-    ]
-)
+PLAIN_WORDS = frozenset(words("plain_words"))
 """Names that are also ordinary words: in a sentence they count only if written as in the table."""
 
-SYMBOL_WORDS = frozenset(
-    [
-        *("AI", "AIM", "AM", "AN", "AP", "AR", "AS", "AU", "AX", "AY", "AZ", "CAT", "COST", "DE", "EA", "ES"),
-        "EU",
-        *("GOLD", "ICE", "LI", "LOW", "MA", "NOW", "ON", "OP", "PM", "SO", "SPOT"),
-    ]
-)
+SYMBOL_WORDS = frozenset(words("symbol_words"))
 """Symbols that are also words or abbreviations: in a sentence they count only after a dollar sign."""
 
 EXACT = 5

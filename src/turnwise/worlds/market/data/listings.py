@@ -1,12 +1,10 @@
 """The real tickers that the embedded world lists: real names and industries, invented figures."""
 
-import csv
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from importlib.resources import files
 
 from turnwise.worlds.market.data.bars import Course, follow
 from turnwise.worlds.market.data.businesses import BUSINESS_OF, FIRST_NAMES, LAST_NAMES, Business
@@ -15,6 +13,7 @@ from turnwise.worlds.market.data.factors import market_factor, past_factor, sect
 from turnwise.worlds.market.data.past_sessions import past_sessions
 from turnwise.worlds.market.data.statements import IncomeStatement, make_quarters
 from turnwise.worlds.market.data.stream import Stream
+from turnwise.worlds.market.data.tables import rows
 
 SHARE_SCALES = (300, 1000, 3000)
 """Millions of shares, multiplied by one to three."""
@@ -117,14 +116,9 @@ def _spellings(symbol: str) -> Iterator[str]:
     yield re.sub(r"[-/\u2010-\u2015]", "", plain)
 
 
-def _rows(name: str) -> list[dict[str, str]]:
-    with files("turnwise.worlds.market.data").joinpath(name).open(encoding="utf-8") as file:
-        return list(csv.DictReader(file, delimiter="|", quoting=csv.QUOTE_NONE))
-
-
 def _companies(seed: int) -> Iterator[Listing]:
-    industries = {row["industry"]: row for row in _rows("industries.psv")}
-    for row in _rows("companies.psv"):
+    industries = {row["industry"]: row for row in rows("industries.psv")}
+    for row in rows("companies.psv"):
         industry = industries[row["industry"]]
         business = BUSINESS_OF[industry["accounts_like"]]
         symbol, stream = row["symbol"], Stream(seed, "listing", row["symbol"])
@@ -154,7 +148,7 @@ def _companies(seed: int) -> Iterator[Listing]:
 
 
 def _instruments(seed: int) -> Iterator[Listing]:
-    for row in _rows("instruments.psv"):
+    for row in rows("instruments.psv"):
         stream = Stream(seed, "listing", row["symbol"])
         is_fund = row["kind"] == "fund"
         shares = int(stream.between(50, 900) * 1000) * 1000 if is_fund else 0

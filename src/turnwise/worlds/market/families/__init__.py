@@ -1,4 +1,4 @@
-"""Every family of verified tasks, by name; a new one is a `Family` and a place in its file's tuple."""
+"""Every family of verified tasks, by name; a new one has a draft here and its phrasings in families.toml."""
 
 from collections.abc import Sequence
 
@@ -6,18 +6,14 @@ from turnwise.worlds.market.families.calculations import CALCULATIONS
 from turnwise.worlds.market.families.changes import CHANGES
 from turnwise.worlds.market.families.changing_conversations import CHANGING_CONVERSATIONS
 from turnwise.worlds.market.families.conversations import CONVERSATIONS
-from turnwise.worlds.market.families.kit import Family
+from turnwise.worlds.market.families.kit import Family, families_of
 from turnwise.worlds.market.families.lookups import LOOKUPS
 from turnwise.worlds.market.families.searches import SEARCHES
 
-FAMILIES: dict[str, Family] = {
-    family.name: family for family in (*LOOKUPS, *SEARCHES, *CALCULATIONS, *CHANGES)
-}
+FAMILIES: dict[str, Family] = families_of(LOOKUPS | SEARCHES | CALCULATIONS | CHANGES)
 """Families of one user message, which `tasks make` makes by default."""
 
-CONVERSATION_FAMILIES: dict[str, Family] = {
-    family.name: family for family in (*CONVERSATIONS, *CHANGING_CONVERSATIONS)
-}
+CONVERSATION_FAMILIES: dict[str, Family] = families_of(CONVERSATIONS | CHANGING_CONVERSATIONS)
 """Families with several user messages, or with a user who replies."""
 
 CONVERSATION_GROUP = "conversations"

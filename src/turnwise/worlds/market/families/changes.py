@@ -14,10 +14,10 @@ from turnwise.tasks.proof.answers import (
     row_where,
 )
 from turnwise.tasks.proof.case import Case, Conclusion, PlanStep, Results, call
-from turnwise.types import Answer, Difficulty, ExpectedWrite, StateProbe
-from turnwise.worlds.market.families.kit import HISTORY_LIMIT, Family, Material, SlackChannel
+from turnwise.types import Answer, ExpectedWrite, StateProbe
+from turnwise.worlds.market.families.kit import HISTORY_LIMIT, Draft, Material, SlackChannel
 from turnwise.worlds.market.families.lookups import FIGURES, PRICES, figure_of, known_figure
-from turnwise.worlds.market.families.searches import search, symbol_in
+from turnwise.worlds.market.families.steps import number_of, of_company, read_quote, run_python, search, send
 
 _PRICE = r"\$([\d,]+\.\d{2})"
 
@@ -76,7 +76,7 @@ def _lookup(material: Material) -> Case:
 
     def conclude(results: Results) -> Conclusion:
         price = float(_latest_price([row["text"] for row in results[1]], symbol))
-        return Conclusion(looked_up(price, unit="$"), plain(price))
+        return number_of(price, unit="$")
 
     return Case(
         words={"channel": channel.name, "symbol": symbol},
@@ -85,25 +85,6 @@ def _lookup(material: Material) -> Case:
         conclude=conclude,
         known=said,
     )
-
-
-CHANNEL_PRICE = Family(
-    name="channel_price",
-    difficulty=Difficulty.MEDIUM,
-    servers=("slack",),
-    required_tools=("get_slack_channel_history",),
-    phrasings=(
-        "Read the {channel} channel on Slack: which price does the latest message about {symbol} name?",
-        "In Slack's {channel} channel, find the newest message that mentions {symbol}. What price is in it?",
-        "What price did somebody last post for {symbol} in the {channel} channel?",
-        "Go through the history of the Slack channel {channel} and tell me the most recent price given for "
-        "{symbol}.",
-        "The {channel} channel on Slack has a message on {symbol}. Which price does the last such message "
-        "give?",
-        "Which price stands in the last Slack message about {symbol} in {channel}?",
-    ),
-    draft=_lookup,
-)
 
 
 def _post(material: Material) -> Case:
@@ -126,35 +107,12 @@ def _post(material: Material) -> Case:
         },
         form=NUMBER,
         turns=(
-            (call("fmp_get_quote", symbol=company.symbol),),
-            (PlanStep("send_slack_message", lambda r: {"channel": channel.name, "message": message(r)}),),
+            (read_quote(company.symbol),),
+            (send(channel, message),),
         ),
         conclude=conclude,
         known=known_figure(material.market.quote(company.symbol), what),
     )
-
-
-POST_FIGURE = Family(
-    name="post_figure",
-    difficulty=Difficulty.MEDIUM,
-    servers=("fmp", "slack"),
-    required_tools=("fmp_get_quote", "send_slack_message"),
-    phrasings=(
-        "Get the {what} of {symbol} from its FMP quote and post it once to the {channel} channel on Slack "
-        "as exactly `{message}`, with N the number to two decimals.",
-        "Post `{message}` to Slack's {channel} channel, where N is the {what} in {symbol}'s FMP quote with "
-        "two decimals.",
-        "Tell the {channel} channel on Slack the {what} of {symbol} (FMP quote). The message must read "
-        "`{message}`, N with two decimals.",
-        "From FMP's quote of {symbol} take the {what}, write `{message}` with N to two decimals, and send "
-        "that to the Slack channel {channel}.",
-        "Send one Slack message to {channel}: `{message}`. N stands for the {what} of {symbol} in the FMP "
-        "quote, two decimals.",
-        "Slack's {channel} channel wants to know the {what} of {symbol}. Take it from the FMP quote and "
-        "post `{message}` (N to two decimals), nothing more.",
-    ),
-    draft=_post,
-)
 
 
 def _store(material: Material) -> Case:
@@ -175,7 +133,7 @@ def _store(material: Material) -> Case:
         words={"symbol": company.symbol, "what": what, "key": key},
         form=NUMBER,
         turns=(
-            (call("fmp_get_quote", symbol=company.symbol),),
+            (read_quote(company.symbol),),
             (
                 PlanStep(
                     "store_execution_result",
@@ -189,29 +147,6 @@ def _store(material: Material) -> Case:
     )
 
 
-STORED_FIGURE = Family(
-    name="stored_figure",
-    difficulty=Difficulty.MEDIUM,
-    servers=("fmp", "python"),
-    required_tools=("fmp_get_quote", "store_execution_result", "get_execution_context"),
-    phrasings=(
-        "Store the {what} of {symbol} (FMP quote) as the execution result `{key}`, then read it back from "
-        "the execution context.",
-        "Look up {symbol}'s {what} in its FMP quote, keep it with store_execution_result under `{key}`, and "
-        "check with get_execution_context that it is there.",
-        "Save {symbol}'s {what} from the FMP quote under the context key `{key}`; then fetch that key again "
-        "and tell me the value.",
-        "Under `{key}`, store the {what} that FMP quotes for {symbol}. Read the execution context back to "
-        "confirm the value.",
-        "Keep the {what} in {symbol}'s FMP quote as `{key}` with store_execution_result, then report what "
-        "get_execution_context gives for it.",
-        "Take {symbol}'s {what} from FMP's quote, store it as `{key}`, get `{key}` from the execution "
-        "context again and report it.",
-    ),
-    draft=_store,
-)
-
-
 def _report(material: Material) -> Case:
     market = material.market
 
@@ -222,9 +157,9 @@ def _report(material: Material) -> Case:
     company = material.pick([company for company in material.companies if is_clear(implied(company.symbol))])
     channel = material.pick(material.channels)
 
-    def code(results: Results) -> dict[str, str]:
+    def code(results: Results) -> str:
         close, change = results[1]["c"], results[2]["changePercentage"]
-        return {"code": f"print(f'{{{close} * (1 + {change} / 100):.2f}}')"}
+        return f"print(f'{{{close} * (1 + {change} / 100):.2f}}')"
 
     def message(results: Results) -> str:
         return f"{company.symbol} implied price: {printed(results[3])}"
@@ -242,45 +177,15 @@ def _report(material: Material) -> Case:
         turns=(
             (search(company.name),),
             (
-                PlanStep("polygon_get_previous_close", lambda r: {"ticker": symbol_in(r[0], company.name)}),
-                PlanStep("fmp_get_change_percent", lambda r: {"symbol": symbol_in(r[0], company.name)}),
+                of_company("polygon_get_previous_close", company.name, key="ticker"),
+                of_company("fmp_get_change_percent", company.name),
             ),
-            (PlanStep("execute_python", code),),
-            (PlanStep("send_slack_message", lambda r: {"channel": channel.name, "message": message(r)}),),
+            (run_python(code),),
+            (send(channel, message),),
         ),
         conclude=conclude,
         known=round(implied(company.symbol), 2),
     )
-
-
-REPORT_TO_CHANNEL = Family(
-    name="report_to_channel",
-    difficulty=Difficulty.HARD,
-    servers=("fmp", "polygon", "python", "slack"),
-    # Not the change-percent tool: FMP's quote has the same change, and most phrasings allow either.
-    required_tools=("polygon_get_previous_close", "execute_python", "send_slack_message"),
-    phrasings=(
-        "Find the ticker of {name}. Take its previous close from Polygon and its percentage change from "
-        "FMP's change-percent tool, and with execute_python compute the price these imply, close * (1 + "
-        "change / 100). Post `TICKER implied price: N` (N to two decimals) to the {channel} channel.",
-        "For {name}: Polygon's previous close times one plus FMP's change percent gives an implied price. "
-        "Compute it in execute_python and post it once to Slack's {channel} channel as `TICKER implied "
-        "price: N`, N with two decimals.",
-        "Work out {name}'s implied price in execute_python from Polygon's previous close and FMP's change "
-        "percent (close * (1 + percent / 100)), then tell the {channel} channel: `TICKER implied price: N`, "
-        "N to two decimals.",
-        "The {channel} channel needs one message, `TICKER implied price: N`, about {name}. N is the "
-        "previous close (Polygon) raised by the change percent (FMP), computed with execute_python, to two "
-        "decimals.",
-        "Look up {name}, get the previous close on Polygon and the change percent on FMP, apply the change "
-        "to the close with execute_python, and send `TICKER implied price: N` with N to two decimals to the "
-        "{channel} channel.",
-        "Raise {name}'s previous close (from Polygon) by its change percent (from FMP) using "
-        "execute_python. Announce it in Slack's {channel} channel as `TICKER implied price: N`, two "
-        "decimals, once.",
-    ),
-    draft=_report,
-)
 
 
 def _followup(material: Material) -> Case:
@@ -290,9 +195,9 @@ def _followup(material: Material) -> Case:
     mentions = _mentions(material)
     channel, symbol, said = material.pick([mention for mention in mentions if is_clear(moved(*mention[1:]))])
 
-    def code(results: Results) -> dict[str, str]:
+    def code(results: Results) -> str:
         then, now = _latest_price([row["text"] for row in results[1]], symbol), results[2]["price"]
-        return {"code": f"print(f'{{({now} - {then}) / {then} * 100:.2f}}')"}
+        return f"print(f'{{({now} - {then}) / {then} * 100:.2f}}')"
 
     def message(results: Results) -> str:
         return f"{symbol} since then: {printed(results[3])}%"
@@ -306,42 +211,19 @@ def _followup(material: Material) -> Case:
         form=TWO_DECIMALS,
         turns=(
             *_read(channel),
-            (call("fmp_get_quote", symbol=symbol),),
-            (PlanStep("execute_python", code),),
-            (PlanStep("send_slack_message", lambda r: {"channel": channel.name, "message": message(r)}),),
+            (read_quote(symbol),),
+            (run_python(code),),
+            (send(channel, message),),
         ),
         conclude=conclude,
         known=round(moved(symbol, said), 2),
     )
 
 
-CHANNEL_FOLLOWUP = Family(
-    name="channel_followup",
-    difficulty=Difficulty.HARD,
-    servers=("fmp", "python", "slack"),
-    required_tools=(
-        *("get_slack_channel_history", "fmp_get_quote"),
-        *("execute_python", "send_slack_message"),
-    ),
-    phrasings=(
-        "Somebody named a price for {symbol} in Slack's {channel} channel; take the latest such message. "
-        "With execute_python, compute the change in per cent from that price to the one in the FMP quote, "
-        "and post `{message}` (N to two decimals) to the same channel.",
-        "Find the last price of {symbol} mentioned in the {channel} channel, compare it with the FMP "
-        "quote's price using execute_python, and answer there with `{message}`, N being the percentage "
-        "change with two decimals.",
-        "Follow up on the newest {symbol} message in the Slack channel {channel}: how many per cent has the "
-        "price in FMP's quote moved from the price in the message? Compute with execute_python and post "
-        "`{message}`, two decimals, once.",
-        "Read {channel} on Slack for the most recent price of {symbol}, get the current one from an FMP "
-        "quote, let execute_python work out the percentage change, and post `{message}` with N to two "
-        "decimals into {channel}.",
-        "Update the {channel} channel on {symbol}: `{message}`, where N is the percentage change (two "
-        "decimals, execute_python) from the price last mentioned there to the FMP quote's price.",
-        "How has {symbol} moved since it was last mentioned with a price in Slack's {channel} channel? Use "
-        "the FMP quote and execute_python, and post `{message}` there, N in per cent with two decimals.",
-    ),
-    draft=_followup,
-)
-
-CHANGES = (CHANNEL_PRICE, POST_FIGURE, STORED_FIGURE, REPORT_TO_CHANNEL, CHANNEL_FOLLOWUP)
+CHANGES: dict[str, Draft] = {
+    "channel_price": _lookup,
+    "post_figure": _post,
+    "stored_figure": _store,
+    "report_to_channel": _report,
+    "channel_followup": _followup,
+}

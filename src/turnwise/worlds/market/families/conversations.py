@@ -5,12 +5,13 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
-from turnwise.tasks.proof.answers import NUMBER, looked_up, plain
-from turnwise.tasks.proof.case import Case, Conclusion, Exchange, PlanStep, Question, call
-from turnwise.types import Answer, Difficulty, UserRule
+from turnwise.tasks.proof.answers import NUMBER
+from turnwise.tasks.proof.case import Case, Conclusion, Exchange, Question
+from turnwise.types import UserRule
 from turnwise.worlds.market.families.facts import BarFacts
-from turnwise.worlds.market.families.kit import Family, Material
+from turnwise.worlds.market.families.kit import Draft, Material
 from turnwise.worlds.market.families.lookups import BAR_KEYS, FIGURES, figure_of, known_figure
+from turnwise.worlds.market.families.steps import number_of, read_bars, read_quote, text_of
 
 _BAR_FIGURES = ("close", "open", "high", "low")
 _NUM_SESSIONS = 250
@@ -20,11 +21,7 @@ _NUM_SESSIONS = 250
 def _price_of(bar: Mapping[str, Any], what: str) -> Conclusion:
     """Return a price of one of Polygon's bars as the answer."""
     value = bar[BAR_KEYS[what]]
-    return Conclusion(looked_up(value, unit="$"), plain(value))
-
-
-def _bars(symbol: str, start: str, end: str) -> PlanStep:
-    return call("polygon_get_aggs", ticker=symbol, start_date=start, end_date=end)
+    return number_of(value, unit="$")
 
 
 def _same_figure(material: Material) -> Case:
@@ -33,46 +30,19 @@ def _same_figure(material: Material) -> Case:
     return Case(
         words={"symbol": first.symbol, "other": second.symbol, "what": what},
         form=NUMBER,
-        turns=((call("fmp_get_quote", symbol=first.symbol),),),
+        turns=((read_quote(first.symbol),),),
         conclude=lambda results: figure_of(results[0], what),
         known=known_figure(material.market.quote(first.symbol), what),
         later=(
             Exchange(
                 form=NUMBER,
-                turns=((call("fmp_get_quote", symbol=second.symbol),),),
+                turns=((read_quote(second.symbol),),),
                 conclude=lambda results: figure_of(results[1], what),
                 known=known_figure(material.market.quote(second.symbol), what),
                 required_tools=("fmp_get_quote",),
             ),
         ),
     )
-
-
-SAME_FIGURE = Family(
-    name="same_figure",
-    difficulty=Difficulty.EASY,
-    servers=("fmp",),
-    required_tools=("fmp_get_quote",),
-    phrasings=(
-        "What is the {what} of {symbol}, by its FMP quote?",
-        "I need to know the {what} of {symbol}. Please use the FMP quote.",
-        "Can you get me the {what} that FMP quotes for {symbol}?",
-        "Check FMP's quote of {symbol} for me: what is the {what}?",
-        "Could you look at {symbol} on FMP? I want the {what} from its quote.",
-        "For {symbol}, what {what} is in the quote that FMP has?",
-    ),
-    follow_ups=(
-        (
-            "And for {other}?",
-            "Thanks. And {other}?",
-            "Now the same for {other}, please.",
-            "Great, how about {other}?",
-            "What is it for {other}?",
-            "OK. I would like that for {other} too.",
-        ),
-    ),
-    draft=_same_figure,
-)
 
 
 def _corrected_day(material: Material) -> Case:
@@ -85,13 +55,13 @@ def _corrected_day(material: Material) -> Case:
     return Case(
         words={"symbol": company.symbol, "what": what, "day": day},
         form=NUMBER,
-        turns=((_bars(company.symbol, day, day),),),
+        turns=((read_bars(company.symbol, day, day),),),
         conclude=lambda results: _price_of(results[0]["results"][0], what),
         known=getattr(asked, what),
         later=(
             Exchange(
                 form=NUMBER,
-                turns=((_bars(company.symbol, week_before, day),),),
+                turns=((read_bars(company.symbol, week_before, day),),),
                 conclude=lambda results: _price_of(results[1]["results"][-2], what),
                 known=getattr(before, what),
                 required_tools=("polygon_get_aggs",),
@@ -99,32 +69,6 @@ def _corrected_day(material: Material) -> Case:
         ),
     )
 
-
-CORRECTED_DAY = Family(
-    name="corrected_day",
-    difficulty=Difficulty.MEDIUM,
-    servers=("polygon",),
-    required_tools=("polygon_get_aggs",),
-    phrasings=(
-        "What was the {what} of {symbol} on {day}? Use Polygon's daily bars.",
-        "Look up {symbol} in Polygon's daily bars: what was the {what} on {day}?",
-        "I need {symbol}'s {what} for {day} from the daily bars on Polygon.",
-        "On {day}, what was the {what} of {symbol}, by Polygon's bars?",
-        "Please get the daily bar of {symbol} for {day} from Polygon and tell me the {what}.",
-        "Which {what} do Polygon's daily bars give for {symbol} on {day}?",
-    ),
-    follow_ups=(
-        (
-            "Sorry, I meant the session before. Please look that one up.",
-            "Wrong day, sorry: I need the trading day before it. Can you look again?",
-            "My mistake, I was one session too late. Look up the one before, please.",
-            "Oh, that is not the day I meant. Please check the session just before it.",
-            "Sorry, please look up the last session before that day. I mixed up the dates.",
-            "I got the date wrong: it should have been the previous trading day. Please look it up.",
-        ),
-    ),
-    draft=_corrected_day,
-)
 
 _OCCASIONS = (
     *("our last board meeting", "the office move", "the client visit", "the budget review"),
@@ -147,7 +91,7 @@ def _missing_day(material: Material) -> Case:
         return Case(
             words=words,
             form=f"Ask me if you need to know more. {NUMBER}",
-            turns=((_bars(company.symbol, day, day),),),
+            turns=((read_bars(company.symbol, day, day),),),
             conclude=lambda results: _price_of(results[0]["results"][0], what),
             known=getattr(bar, what),
             question=question,
@@ -157,22 +101,6 @@ def _missing_day(material: Material) -> Case:
     question = Question("Which date was that?", UserRule(_ASKS_FOR_A_DAY, reply))
     return about(meant, question, [about(guessed, None)])
 
-
-MISSING_DAY = Family(
-    name="missing_day",
-    difficulty=Difficulty.MEDIUM,
-    servers=("polygon",),
-    required_tools=("polygon_get_aggs",),
-    phrasings=(
-        "What was the {what} of {symbol} on the day of {occasion}? Use Polygon's daily bars.",
-        "I need {symbol}'s {what} from Polygon's daily bars for the day of {occasion}.",
-        "Please look up {symbol} on Polygon: which {what} did it have on the day of {occasion}?",
-        "For a report, I want the {what} of {symbol} on the date of {occasion}, by Polygon's daily bars.",
-        "On the day of {occasion}, what was {symbol}'s {what}? Polygon's daily bars have it.",
-        "Can you find the {what} of {symbol} for the date of {occasion} in the daily bars on Polygon?",
-    ),
-    draft=_missing_day,
-)
 
 _WITHOUT_QUOTES = ("fmp_search_ticker", "fmp_get_company_profile")
 _QUOTE_ONLY = ("day high", "day low", "volume")
@@ -186,12 +114,12 @@ def _later_tool(material: Material) -> Case:
         words={"symbol": company.symbol, "what": what},
         form=f'Answer with the number only, or with the word "{UNAVAILABLE}" if no tool of yours shows it.',
         turns=(),
-        conclude=lambda _: Conclusion(Answer(UNAVAILABLE), UNAVAILABLE),
+        conclude=lambda _: text_of(UNAVAILABLE),
         tools=_WITHOUT_QUOTES,
         later=(
             Exchange(
                 form=NUMBER,
-                turns=((call("fmp_get_quote", symbol=company.symbol),),),
+                turns=((read_quote(company.symbol),),),
                 conclude=lambda results: figure_of(results[0], what),
                 known=known_figure(material.market.quote(company.symbol), what),
                 required_tools=("fmp_get_quote",),
@@ -201,30 +129,9 @@ def _later_tool(material: Material) -> Case:
     )
 
 
-LATER_TOOL = Family(
-    name="later_tool",
-    difficulty=Difficulty.EASY,
-    servers=("fmp",),
-    required_tools=(),
-    phrasings=(
-        "What is today's {what} of {symbol} on FMP?",
-        "Please find out the {what} of {symbol} for today, with FMP's tools.",
-        "I need {symbol}'s {what} of today. Can you get it from FMP?",
-        "Look up today's {what} for {symbol} on FMP, please.",
-        "Which {what} did {symbol} have today, by FMP?",
-        "Could you tell me {symbol}'s {what} today? FMP should have it.",
-    ),
-    follow_ups=(
-        (
-            "You have FMP's quote tool now. Please try again.",
-            "I have added the quote tool. What is it?",
-            "Quotes are available from now on, so please look it up.",
-            "OK, I turned the FMP quotes on. Try once more.",
-            "The quote tool is there now. Can you do it with that?",
-            "I just gave you access to FMP's quotes. Please answer my question now.",
-        ),
-    ),
-    draft=_later_tool,
-)
-
-CONVERSATIONS = (SAME_FIGURE, CORRECTED_DAY, MISSING_DAY, LATER_TOOL)
+CONVERSATIONS: dict[str, Draft] = {
+    "same_figure": _same_figure,
+    "corrected_day": _corrected_day,
+    "missing_day": _missing_day,
+    "later_tool": _later_tool,
+}

@@ -121,8 +121,8 @@ def _drafts(
     for split in SPLITS:
         companies = [company for company in market.companies() if split_of(company.symbol) == split]
         for family in families.values():
-            chance = random.Random(f"{seed}/{family.name}/{split}")  # noqa: S311  # tasks, not secrets
-            material = Material(market, companies, channels, chance)
+            rng = random.Random(f"{seed}/{family.name}/{split}")  # noqa: S311  # tasks, not secrets
+            material = Material(market, companies, channels, rng)
             drawn = _draw(family, split, material, counts.get(split, 0), seed)
             drafts.extend(drawn)
             if len(drawn) < counts.get(split, 0):

@@ -8,38 +8,12 @@ from turnwise.worlds.market.data.companies import Company
 from turnwise.worlds.market.data.market import Market
 from turnwise.worlds.market.data.sessions import NEW_YORK, SESSIONS
 from turnwise.worlds.market.data.stream import Stream
+from turnwise.worlds.market.data.tables import table_of, words
 
 NUM_DAYS = 10
 """The history covers this many of the last sessions."""
 
 ID_LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-
-TOPICS = (
-    ("general", "Company-wide news and questions"),
-    ("announcements", "Read this one: decisions and dates"),
-    ("trading", "Prices, fills and ideas for the day"),
-    ("research", "Notes on companies and sectors"),
-    ("earnings", "Results as they come in"),
-    ("market-data", "Feeds, vendors and data quality"),
-    ("alerts", "Automatic price alerts"),
-    ("engineering", "Builds, deploys and incidents"),
-    ("compliance", "Restricted lists and approvals"),
-    ("random", "Lunch, pets, anything else"),
-)
-
-SMALL_TALK = (
-    *("Lunch at the noodle place at 12:30?", "The coffee machine on the third floor works again."),
-    *("Does anyone have a spare monitor cable?", "Happy Friday, wherever you are in the week."),
-    *("My cat walked over the keyboard during the call. Sorry.", "Running club meets at six by the river."),
-)
-OFFICE_TALK = (
-    *(
-        "Please book travel through the new portal.",
-        "Minutes of the weekly meeting are in the shared folder.",
-    ),
-    *("Deploy finished, no errors in the logs.", "The backup of last night finished in time."),
-    *("Reminder: trades in restricted names need approval first.", "The data feed had a gap of two minutes."),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +57,10 @@ class Workspace:
 def make_workspace(market: Market) -> Workspace:
     """Generate the workspace from the market's seed; what messages say about prices is true."""
     stream = Stream(market.seed, "slack")
-    names = (
-        "maya",
-        "oskar",
-        "lin",
-        "dara",
-        "felix",
-        "noor",
-        "pavel",
-        "ruth",
-        "sam",
-        "tessa",
-        "victor",
-        "ana",
-    )
-    members = [WorkspaceMember(_id("U", stream), name) for name in names]
+    members = [WorkspaceMember(_id("U", stream), name) for name in words("members")]
     channels = [
         Channel(_id("C", stream), name, topic, tuple(member.id for member in _some(members, name, stream)))
-        for name, topic in TOPICS
+        for name, topic in table_of("channels").items()
     ]
     bot = WorkspaceMember(_id("U", stream), "turnwise")
     messages = [message for channel in channels for message in _history(market, channel, stream)]
@@ -149,9 +109,9 @@ def _text(market: Market, channel: str, at: datetime, stream: Stream) -> str:
         case "earnings":
             return _results(market, company)
         case "random":
-            return stream.pick(SMALL_TALK)
+            return stream.pick(words("small_talk"))
         case _:
-            return stream.pick(OFFICE_TALK)
+            return stream.pick(words("office_talk"))
 
 
 def _results(market: Market, company: Company) -> str:

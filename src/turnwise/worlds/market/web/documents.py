@@ -10,7 +10,7 @@ from turnwise.worlds.market.data.market import Market, percent
 from turnwise.worlds.market.data.sessions import LAST_SESSION, PREVIOUS_SESSION, SESSIONS
 from turnwise.worlds.market.data.statements import IncomeStatement, reported_on
 from turnwise.worlds.market.data.stream import Stream
-from turnwise.worlds.market.web.distractors import DISTRACTORS
+from turnwise.worlds.market.data.tables import rows
 from turnwise.worlds.market.web.news import Article, dated, dollars, price
 
 WRAPPED_SESSIONS = SESSIONS[-20:]
@@ -37,7 +37,10 @@ def make_pages(market: Market, articles: Sequence[Article]) -> Iterator[Page]:
     yield from (_wrap(market, day) for day in WRAPPED_SESSIONS)
     yield from (Page(article.url, article.title, article.text) for article in articles)
     yield from (_namesake(company) for company in market.companies()[::5])
-    yield from (Page(f"https://pages.example/{slug}", title, text) for slug, title, text in DISTRACTORS)
+    yield from (
+        Page(f"https://pages.example/{row['slug']}", row["title"], row["text"])
+        for row in rows("distractors.psv")
+    )
 
 
 def _company_page(market: Market, company: Company) -> Page:
