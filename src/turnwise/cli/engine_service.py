@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +12,7 @@ from turnwise.config import Recipe
 from turnwise.engines.server import Server
 from turnwise.system.net.addresses import url_of
 from turnwise.system.net.admission import Admission
-from turnwise.system.net.http_serving import server_config
+from turnwise.system.net.http_serving import bound_socket, server_config
 from turnwise.types import Sampling
 from turnwise.types.protocols import EngineDown
 
@@ -46,7 +45,7 @@ async def serve_engine(
     from turnwise.setup.memory import with_engine_sizes
 
     async with contextlib.AsyncExitStack() as exits:
-        listener = exits.enter_context(_bound(host, port))
+        listener = exits.enter_context(bound_socket(host, port))
         engine = await open_engine(with_engine_sizes(recipe), exits, model)
         try:
             await engine.complete([0], Sampling(max_tokens=1), 0)
@@ -80,17 +79,3 @@ class _Ending(uvicorn.Server):
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """Return a bound socket that does not listen yet, so that early clients are refused and retry."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Declared as TCP: otherwise asyncio leaves Nagle's algorithm on, which costs 40 ms per answer.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise ValueError(f"--host {host} --port {port}: {error.strerror}") from None
-    return listener

@@ -3,7 +3,6 @@
 import contextlib
 import math
 import secrets
-import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from turnwise.dashboard.watch import Watch
 from turnwise.system.files.atomic_write import write_atomically
 from turnwise.system.files.free_path import move_to_free, require_free
 from turnwise.system.net.addresses import is_loopback, url_of
-from turnwise.system.net.http_serving import server_config
+from turnwise.system.net.http_serving import bound_socket, server_config
 
 
 def open_runs(paths: Sequence[Path], cache: Path | None = None) -> Runs:
@@ -26,13 +25,14 @@ def open_runs(paths: Sequence[Path], cache: Path | None = None) -> Runs:
 
 
 def serve(runs: Runs, *, host: str, port: int, token: str, say: Callable[[str], None]) -> None:
-    """Serve the page until interrupted. OSError if the port is in use.
+    """Serve the page until interrupted. ValueError if the port is in use.
 
     Without a token, a host that is not a loopback address gets a random one.
     """
     if not token and not is_loopback(host):
         token = secrets.token_urlsafe(24)
-    with _listening(host, port) as listener:
+    with bound_socket(host, port) as listener:
+        listener.listen()
         port = listener.getsockname()[1]
         app = application(
             runs, Watch(runs), RequestGuard(host, port, token), is_ending=lambda: server.should_exit
@@ -58,10 +58,3 @@ def write_export(runs: Runs, out: Path) -> tuple[Path, int]:
     part = out.with_name(f".{out.name}.part")
     write_atomically(part, content)
     return move_to_free(part, out), len(content)
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family)
-    listener.set_inheritable(True)
-    return listener

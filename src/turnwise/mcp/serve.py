@@ -182,19 +182,18 @@ async def serve_http(service: Service, *, host: str, port: int, token: str = "")
     """
     import uvicorn
 
+    from turnwise.system.net.addresses import url_of
     from turnwise.system.net.admission import Admission
-    from turnwise.system.net.http_serving import server_config
+    from turnwise.system.net.http_serving import bound_socket, server_config
 
     admission = Admission(host, token)
     # without sessions only the instance tells a client that this server was restarted
     server = build(service, instance=secrets.token_hex(8))
     app = server.streamable_http_app(host=host, stateless_http=True, json_response=True)
-    config = server_config(admission.over(app), host=host, port=port)
-    listener = config.bind_socket()
-    listener.listen()  # a client may connect as soon as it has read the address
-    bound_host, bound_port = listener.getsockname()[:2]
-    print(f"{service.name} at http://{bound_host}:{bound_port}/mcp", flush=True)
-    await uvicorn.Server(config).serve(sockets=[listener])
+    with bound_socket(host, port) as listener:
+        listener.listen()  # a client may connect as soon as it has read the address
+        print(f"{service.name} at {url_of(host, listener.getsockname()[1])}/mcp", flush=True)
+        await uvicorn.Server(server_config(admission.over(app))).serve(sockets=[listener])
 
 
 def _describe(tool: ServedTool) -> wire.Tool:

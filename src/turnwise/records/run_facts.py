@@ -1,19 +1,21 @@
-"""What is shown of a run besides its figures: its recipe, its summary, its state, and what is damaged.
+"""What lists of runs show of a run folder: recipe, summary, state, what is damaged, and the last figures.
 
 Each file is checked here once. A run of another version may not fit today's recipe and can still be shown, so
 only the fields that are shown are checked, and unknown ones are ignored.
 """
 
+import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turnwise.config import CLIP_BOUNDS
 from turnwise.records.ending import Ending, read_ending
 from turnwise.system.files.lock import holder_elsewhere, is_held
-from turnwise.system.files.regular_files import Damaged, damage_of, names_in, read_table
+from turnwise.system.files.regular_files import Damaged, damage_of, names_in, open_to_read, read_table
 
 DIED = (
     "its process ended without recording why: it was killed (kill -9, out of memory), or the machine went "
@@ -22,6 +24,15 @@ DIED = (
 
 DAMAGED = "damaged"
 """The state of a run whose recipe cannot be read: nothing else in the folder can be relied on."""
+
+_TAIL_BYTES = 128 << 10
+"""The part of metrics.jsonl that is read: a step has about 10 kB."""
+
+_REPORT_BYTES = 1 << 20
+"""The largest report that is read whole."""
+
+_OF_GPUS = ("gpu/", "memory/cuda_", "memory/mps_")
+"""Beginnings of the names of figures that only a run on a GPU has."""
 
 _LENIENT = ConfigDict(extra="ignore", frozen=True)
 _Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -168,6 +179,64 @@ def read_facts(folder: Path) -> RunFacts:
     if recipe is None:
         return RunFacts(ShownRecipe(), shown, DAMAGED, reason, tuple(problems))
     return RunFacts(recipe, shown, *_state(folder / "lock", ending, summary), tuple(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class LastFigures:
+    """What the last lines of metrics.jsonl say; None for what they do not have."""
+
+    step: int | None
+    time: float | None
+    """Of the last line."""
+    num_updates: int
+    success: float | None
+    """In training."""
+    has_gpu: bool
+
+
+def read_last_figures(folder: Path) -> LastFigures:
+    """Read the end of the run's metrics; lines that are cut off or not ours are skipped."""
+    step: int | None = None
+    time, success, num_updates, has_gpu = None, None, 0, False
+    for line in reversed(_tail(folder / "metrics.jsonl").split(b"\n")):
+        try:
+            record = json.loads(line)
+            at, metrics, written = record["step"], record["metrics"], record["time"]
+            rate = metrics.get("success/rate")
+            has_gpu |= any(str(name).startswith(_OF_GPUS) for name in metrics)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+        if type(at) is int:
+            if step is None and isinstance(written, int | float):
+                step, time = at, written
+            if record.get("kind") == "update":
+                num_updates = num_updates or at + 1
+        if isinstance(rate, int | float):
+            success = rate
+        if num_updates and success is not None:
+            break
+    return LastFigures(step, time, num_updates, success, has_gpu)
+
+
+def _tail(path: Path) -> bytes:
+    try:
+        with open_to_read(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            return file.read(_TAIL_BYTES) or b""
+    except (OSError, Damaged):
+        return b""
+
+
+def heldout_success(folder: Path, summary: ShownSummary, name: str) -> float | None:
+    """Success on the held-out tasks `before` or `after`: as the summary says, else as the report says."""
+    if (success := summary.heldout_success.get(name)) is not None:
+        return success
+    try:
+        report: Any = read_table(folder / "evaluations" / f"{name}.json", _REPORT_BYTES)
+        success = report["figures"]["all"]["success"]["value"]
+    except (Damaged, OSError, KeyError, TypeError):
+        return None
+    return float(success) if isinstance(success, int | float) else None
 
 
 _Shown = TypeVar("_Shown", bound=BaseModel)

@@ -1,14 +1,11 @@
 """`turnwise runs`: what is in a folder of runs, and which of them can be removed."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from turnwise.records.run_facts import RunFacts, read_facts
+from turnwise.records.run_facts import RunFacts, heldout_success, read_facts, read_last_figures
 from turnwise.records.versions import is_made_by_us, recipe_file
-from turnwise.system.files.regular_files import MAX_FILE_BYTES, Damaged, lines_from, read_table
 from turnwise.system.files.tree_removal import remove_tree
 
 
@@ -53,7 +50,7 @@ def is_run(folder: Path) -> bool:
 
 def read_run(folder: Path) -> RunLine:
     facts = read_facts(folder)
-    before, after = (facts.summary.heldout_success.get(name) for name in ("before", "after"))
+    before, after = (heldout_success(folder, facts.summary, name) for name in ("before", "after"))
     began = folder / "versions.json"  # written once, when the run was created
     return RunLine(
         folder=folder,
@@ -61,7 +58,7 @@ def read_run(folder: Path) -> RunLine:
         model=facts.recipe.model.path,
         num_steps=_num_steps(folder, facts),
         num_planned=facts.recipe.run.num_steps,
-        success_before=_success(folder / "evaluations" / "before.json") if before is None else before,
+        success_before=before,
         success_after=after,
         started=(began if began.exists() else folder).lstat().st_mtime,
         ended=_end_of(folder, facts.state),
@@ -110,22 +107,7 @@ def _num_steps(folder: Path, facts: RunFacts) -> int:
     """The number of finished updates: the last one in metrics.jsonl, since a crash leaves no summary."""
     if facts.summary.num_steps is not None and facts.state != "running":
         return facts.summary.num_steps
-    count = 0
-    try:
-        for line in lines_from(folder / "metrics.jsonl"):
-            if b'"kind":"update"' in line.content[:100]:  # the keys come in this order
-                count = max(count, int(json.loads(line.content)["step"]) + 1)
-    except (Damaged, FileNotFoundError, KeyError, TypeError, ValueError):
-        return count
-    return count
-
-
-def _success(report: Path) -> float | None:
-    try:
-        found: Any = read_table(report, MAX_FILE_BYTES)["figures"]["all"]["success"]["value"]
-    except (Damaged, FileNotFoundError, KeyError, TypeError):
-        return None
-    return float(found) if isinstance(found, int | float) else None
+    return read_last_figures(folder).num_updates
 
 
 def _end_of(folder: Path, state: str) -> float | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from turnwise.dashboard.views.run_cost import CostCounter, RunCost
 from turnwise.records.ending import read_ending
-from turnwise.records.run_facts import RunFacts, read_facts
+from turnwise.records.run_facts import RunFacts, heldout_success, read_facts, read_last_figures
 from turnwise.records.versions import recipe_file
 from turnwise.system.files.lock import is_held
 from turnwise.system.files.regular_files import Damaged, open_to_read, read_table
@@ -20,18 +20,12 @@ from turnwise.system.files.regular_files import Damaged, open_to_read, read_tabl
 _FILES = ("recipe.json", "versions.json", "summary.json", "ended.json", "lock", "tokenizer.json")
 _SEEN = (*_FILES, "metrics.jsonl", "evaluations")
 
-_TAIL_BYTES = 128 << 10
-"""The part of metrics.jsonl that is read: a step has about 10 kB."""
-
 _HEAD_BYTES = 4 << 10
-_REPORT_BYTES = 1 << 20
-"""The largest report that is read whole; the number of tasks is at the beginning of any report."""
+"""The number of tasks is at the beginning of any report."""
 
 _NUM_TASKS = re.compile(rb'"num_tasks_asked": (\d{1,9}),')
 _MAX_VALUE = 300
 _MAX_TAGS, _MAX_TAG = 16, 40
-_OF_GPUS = ("gpu/", "memory/cuda_", "memory/mps_")
-"""Beginnings of the names of figures that only a run on a GPU has."""
 
 _Marks = tuple[object, ...]
 Scalar = str | int | float | bool | None
@@ -100,25 +94,25 @@ def _mark(path: str) -> tuple[int, int, int] | None:
 
 def _row(folder: Path, cost: RunCost) -> RunRow:
     facts, recipe = read_facts(folder), _recipe(folder / "recipe.json")
-    last = _last_figures(folder / "metrics.jsonl")
-    summary, seconds = facts.summary, _seconds(folder, facts, last["time"])
+    last = read_last_figures(folder)
+    summary, seconds = facts.summary, _seconds(folder, facts, last.time)
     shown = {
         "folder": str(folder),
         "state": facts.state,
         "reason": facts.reason,
         "problems": list(facts.problems),
         "recipe_file": recipe_file(folder / "versions.json"),
-        "last_step": last["step"],
+        "last_step": last.step,
         "num_steps": facts.recipe.run.num_steps,
-        "latest": {"success/rate": last["success"]},
-        "heldout": {name: _heldout(folder, facts, name) for name in ("before", "after")},
+        "latest": {"success/rate": last.success},
+        "heldout": {name: heldout_success(folder, summary, name) for name in ("before", "after")},
         "num_tasks": _num_tasks(folder / "evaluations"),
         "gain": None if summary.heldout_gain is None else summary.heldout_gain.model_dump(),
         "seconds": seconds,
         "tags": _tags(recipe.get("run.tags")),
         "num_tokens": cost.num_tokens,
         "num_episodes": cost.num_episodes,
-        "device": "GPU" if last["has_gpu"] else "CPU",
+        "device": "GPU" if last.has_gpu else "CPU",
         "device_hours": None if seconds is None else seconds / 3600 * _num_devices(recipe),
     }
     return RunRow(shown, recipe)
@@ -166,37 +160,6 @@ def _short(text: str) -> str:
     return f"{text[:_MAX_VALUE]}… [{len(text):,} characters, digest {digest}]"
 
 
-def _last_figures(path: Path) -> dict[str, Any]:
-    """The last step, its success in training and the time of the last line; None for what is not there.
-
-    `has_gpu`: whether these lines have figures of a GPU.
-    """
-    found: dict[str, Any] = {"step": None, "success": None, "time": None, "has_gpu": False}
-    for line in reversed(_tail(path).split(b"\n")):
-        try:
-            record = json.loads(line)
-            step, metrics, time = record["step"], record["metrics"], record["time"]
-            success = metrics.get("success/rate")
-            found["has_gpu"] |= any(str(name).startswith(_OF_GPUS) for name in metrics)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue  # cut off, empty, or not a line of ours
-        if found["step"] is None and type(step) is int and isinstance(time, int | float):
-            found["step"], found["time"] = step, time
-        if isinstance(success, int | float):
-            found["success"] = success
-            break
-    return found
-
-
-def _tail(path: Path) -> bytes:
-    try:
-        with open_to_read(path) as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            return file.read(_TAIL_BYTES) or b""
-    except (OSError, Damaged):
-        return b""
-
-
 def _num_tasks(evaluations: Path) -> int | None:
     """The number of held-out tasks of the evaluation after training, else of the one before."""
     for name in ("after.json", "before.json"):
@@ -208,20 +171,6 @@ def _num_tasks(evaluations: Path) -> int | None:
         if found:
             return int(found[1])
     return None
-
-
-def _heldout(folder: Path, facts: RunFacts, name: str) -> float | None:
-    """Held-out success as the summary says, else, while there is no summary, as the report says."""
-    success = facts.summary.heldout_success.get(name)
-    if success is not None:
-        return success
-    try:
-        found: Any = read_table(folder / "evaluations" / f"{name}.json", _REPORT_BYTES)["figures"]["all"][
-            "success"
-        ]["value"]
-    except (Damaged, OSError, KeyError, TypeError):
-        return None
-    return float(found) if isinstance(found, int | float) else None
 
 
 def _seconds(folder: Path, facts: RunFacts, last_time: float | None) -> float | None:

@@ -1,6 +1,7 @@
-"""How our HTTP servers run: uvicorn, with a time limit for requests that never become complete."""
+"""How our HTTP servers start and run: uvicorn, with a time limit for requests that never become complete."""
 
 import asyncio
+import socket
 from typing import Any
 
 import uvicorn
@@ -16,6 +17,23 @@ MIN_BYTES_PER_SECOND = 16 << 10
 def server_config(app: ASGIApp, **settings: Any) -> uvicorn.Config:
     """The configuration of a server that writes no access log: the URL of a request may hold a token."""
     return uvicorn.Config(app, http=_TimedProtocol, log_level="warning", access_log=False, **settings)
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound and does not listen yet: clients that come early are refused and retry.
+
+    ValueError if the address cannot be used.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Declared as TCP: otherwise asyncio leaves Nagle's algorithm on, which costs 40 ms per answer.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ValueError(f"--host {host} --port {port}: {error.strerror}") from None
+    return listener
 
 
 class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # uvicorn chooses its parser
