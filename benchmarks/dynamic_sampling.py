@@ -5,7 +5,7 @@
 A step wants 16 groups of 8 episodes that teach. An episode is a timer of 0.5 to 1.5 s, as its task and member
 say. A share of the tasks is flat: all members get the same reward. Drawing, collecting and replacing are a
 run's own, and the groups of both ways are compared. With `--slots` for all episodes, the time is that of an
-idle engine; with fewer, episodes wait for each other, and what is started in vain costs time.
+idle engine; with fewer, episodes wait for each other, and what is started and not used costs time.
 """
 
 import sys
@@ -85,7 +85,7 @@ def main() -> None:
     )
     parser.add_argument("--slots", type=int, default=1024, help="episodes at the same time")
     num_slots = parser.parse_args().slots
-    print("| flat | at once, s | one after another, s | ratio | episodes started in vain |")
+    print("| flat | at once, s | one after another, s | ratio | episodes not used |")
     print("|---|---|---|---|---|")
     predicted = batches.num_replaced
     for flat_share in (0.0, 0.2, 0.4, 0.6):
@@ -97,8 +97,8 @@ def main() -> None:
             assert [group.task.id for group in ours.played] == [group.task.id for group in plain.played]
         fast, slow = (fmean(batch.seconds for batch in side) for side in (at_once, one_by_one))
         started = sum(batch.progress.num_started for batch in at_once)
-        in_vain = 1 - sum(len(batch.played) for batch in at_once) * GROUP_SIZE / started
-        print(f"| {flat_share:.0%} | {fast:.2f} | {slow:.2f} | {slow / fast:.2f} | {in_vain:.0%} |")
+        unused = 1 - sum(len(batch.played) for batch in at_once) * GROUP_SIZE / started
+        print(f"| {flat_share:.0%} | {fast:.2f} | {slow:.2f} | {slow / fast:.2f} | {unused:.0%} |")
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ short() {
 for part in "${parts[@]}"; do
   case $part in
     steps | rivals | updates | sizes | short) "$part" ;;
-    *) echo "PART: $part is none of steps, rivals, updates, sizes, short" >&2; exit 1 ;;
+    *) echo "PART: $part is not one of steps, rivals, updates, sizes, short" >&2; exit 1 ;;
   esac
 done
 exit $status

@@ -162,24 +162,24 @@ def _courses(tokenizer: Any, plan: BuildPlan, lessons: Lessons, seed: int) -> li
 
 def _lessons(teacher: Teacher, tasks: Sequence[Task], stage: Stage, seed: int) -> Iterator[list[Sample]]:
     """Three quarters lessons, one quarter readings."""
-    chance = random.Random(f"{seed}/lessons")  # noqa: S311 (an order, not a secret)
-    readings = [teacher.reading(task, chance) for task in tasks if is_readable(task)]
+    rng = random.Random(f"{seed}/lessons")  # noqa: S311 (an order, not a secret)
+    readings = [teacher.reading(task, rng) for task in tasks if is_readable(task)]
     num_readings = stage.samples_per_step // 4
-    full = _draws([teacher.lesson(task) for task in tasks], stage.samples_per_step - num_readings, chance)
+    full = _draws([teacher.lesson(task) for task in tasks], stage.samples_per_step - num_readings, rng)
     return (
-        [*first, *second] for first, second in zip(full, _draws(readings, num_readings, chance), strict=False)
+        [*first, *second] for first, second in zip(full, _draws(readings, num_readings, rng), strict=False)
     )
 
 
 def _mixture(teacher: Teacher, tasks: Sequence[Task], stage: Stage, seed: int) -> Iterator[list[Sample]]:
-    chance = random.Random(f"{seed}/mixture")  # noqa: S311
-    return _draws([teacher.lesson(task) for task in tasks], stage.samples_per_step, chance)
+    rng = random.Random(f"{seed}/mixture")  # noqa: S311
+    return _draws([teacher.lesson(task) for task in tasks], stage.samples_per_step, rng)
 
 
-def _draws(items: Sequence[Item], size: int, chance: random.Random) -> Iterator[list[Item]]:
+def _draws(items: Sequence[Item], size: int, rng: random.Random) -> Iterator[list[Item]]:
     """Batches of shuffled items; the order is drawn again after every pass."""
     while True:
-        order = chance.sample(items, len(items))
+        order = rng.sample(items, len(items))
         for start in range(0, max(len(order) - size, 0) + 1, size):
             yield list(order[start : start + size])
 

@@ -69,42 +69,42 @@ class _Alphabet:
 def make_drills(tokenizer: Any, count: int, *, per_batch: int, seed: int) -> Iterator[list[Sample]]:
     """`count` batches of the first three stages, in order; the samples of a batch are of one kind."""
     alphabet = _alphabet(tokenizer)
-    chance = random.Random(f"{seed}/drills")  # noqa: S311 (exercises, not secrets)
-    return (_batch(alphabet, number / count, per_batch, chance) for number in range(count))
+    rng = random.Random(f"{seed}/drills")  # noqa: S311 (exercises, not secrets)
+    return (_batch(alphabet, number / count, per_batch, rng) for number in range(count))
 
 
 def make_questions(tokenizer: Any, count: int, *, per_batch: int, seed: int) -> Iterator[list[Sample]]:
     """`count` batches of the last stage, including some repeated sequences."""
     alphabet = _alphabet(tokenizer)
-    chance = random.Random(f"{seed}/questions")  # noqa: S311
-    return (_question_batch(alphabet, number / count, per_batch, chance) for number in range(count))
+    rng = random.Random(f"{seed}/questions")  # noqa: S311
+    return (_question_batch(alphabet, number / count, per_batch, rng) for number in range(count))
 
 
 def practice(tokenizer: Any, *, per_batch: int, seed: int) -> Iterator[list[Sample]]:
     """Endless batches like those at the end of the last stage, so that lessons do not erase the skill."""
     alphabet = _alphabet(tokenizer)
-    chance = random.Random(f"{seed}/practice")  # noqa: S311
+    rng = random.Random(f"{seed}/practice")  # noqa: S311
     while True:
-        yield _question_batch(alphabet, 1.0, per_batch, chance)
+        yield _question_batch(alphabet, 1.0, per_batch, rng)
 
 
-def _batch(alphabet: _Alphabet, progress: float, size: int, chance: random.Random) -> list[Sample]:
+def _batch(alphabet: _Alphabet, progress: float, size: int, rng: random.Random) -> list[Sample]:
     if progress < REPEATING:
         kind = "repeat"
     elif progress < LOOKING_UP:
-        kind = chance.choice(("repeat", "look up"))
+        kind = rng.choice(("repeat", "look up"))
     else:
-        kind = chance.choice(("repeat", "look up", "recall", "recall", "recall"))
+        kind = rng.choice(("repeat", "look up", "recall", "recall", "recall"))
     if kind == "repeat":
-        return [_repeat(alphabet, chance) for _ in range(size)]
+        return [_repeat(alphabet, rng) for _ in range(size)]
     common = _unit_interval((progress - LOOKING_UP) / (ALIKE - LOOKING_UP))
-    return [_look_up(alphabet, chance, common=common, is_asked_first=kind == "recall") for _ in range(size)]
+    return [_look_up(alphabet, rng, common=common, is_asked_first=kind == "recall") for _ in range(size)]
 
 
-def _question_batch(alphabet: _Alphabet, progress: float, size: int, chance: random.Random) -> list[Sample]:
-    if chance.random() < 0.25:
-        return [_repeat(alphabet, chance) for _ in range(size)]
-    return [_ask(alphabet, chance, progress) for _ in range(size)]
+def _question_batch(alphabet: _Alphabet, progress: float, size: int, rng: random.Random) -> list[Sample]:
+    if rng.random() < 0.25:
+        return [_repeat(alphabet, rng) for _ in range(size)]
+    return [_ask(alphabet, rng, progress) for _ in range(size)]
 
 
 def _unit_interval(value: float) -> float:
@@ -114,23 +114,23 @@ def _unit_interval(value: float) -> float:
 # --- kinds of drills ----------------------------------------------------------------------------------------
 
 
-def _repeat(alphabet: _Alphabet, chance: random.Random) -> Sample:
-    pool = chance.choice((alphabet.letters, alphabet.texts, None))
+def _repeat(alphabet: _Alphabet, rng: random.Random) -> Sample:
+    pool = rng.choice((alphabet.letters, alphabet.texts, None))
     if pool is None:
-        tokens = [token for _ in range(4) for token in _value(alphabet, chance)]
+        tokens = [token for _ in range(4) for token in _value(alphabet, rng)]
     else:
-        tokens = chance.choices(pool, k=chance.randrange(6, 28))
+        tokens = rng.choices(pool, k=rng.randrange(6, 28))
     return _sample([([alphabet.start, *tokens, alphabet.end], False), ([*tokens, alphabet.end], True)])
 
 
-def _look_up(alphabet: _Alphabet, chance: random.Random, *, common: float, is_asked_first: bool) -> Sample:
+def _look_up(alphabet: _Alphabet, rng: random.Random, *, common: float, is_asked_first: bool) -> Sample:
     """`common` is the share of values with a common beginning."""
-    num_keys = chance.randrange(3, min(9 + int(4 * common), len(alphabet.keys) + 1))
-    keys = chance.sample(alphabet.keys, num_keys)
-    beginning = chance.choices(alphabet.digits, k=chance.randrange(1, 4))
-    values = {key: _listed(alphabet, chance, beginning, common) for key in keys}
+    num_keys = rng.randrange(3, min(9 + int(4 * common), len(alphabet.keys) + 1))
+    keys = rng.sample(alphabet.keys, num_keys)
+    beginning = rng.choices(alphabet.digits, k=rng.randrange(1, 4))
+    values = {key: _listed(alphabet, rng, beginning, common) for key in keys}
     listing = [alphabet.response, *(token for key in keys for token in (key, *values[key]))]
-    asked = chance.sample(keys, min(_MAX_ASKED, len(keys)))
+    asked = rng.sample(keys, min(_MAX_ASKED, len(keys)))
     parts: list[tuple[list[int], bool]] = []
     if is_asked_first:
         first = asked.pop()
@@ -144,25 +144,25 @@ def _look_up(alphabet: _Alphabet, chance: random.Random, *, common: float, is_as
     return _sample(parts)
 
 
-def _ask(alphabet: _Alphabet, chance: random.Random, progress: float) -> Sample:
+def _ask(alphabet: _Alphabet, rng: random.Random, progress: float) -> Sample:
     """A result as from the servers and questions for four of its figures; early drills ask by the key."""
-    is_bar = chance.random() < 0.5
+    is_bar = rng.random() < 0.5
     fields = alphabet.bar if is_bar else alphabet.quote
     keys = [field.key for field in fields]
     if not is_bar:
-        keys += chance.sample(alphabet.others, chance.randrange(4))
-    if chance.random() < 0.5:
-        chance.shuffle(keys)
-    beginning = chance.choices(alphabet.digits, k=chance.randrange(1, 4))
-    values = {key: _listed(alphabet, chance, beginning, 0.9, is_number=True) for key in keys}
+        keys += rng.sample(alphabet.others, rng.randrange(4))
+    if rng.random() < 0.5:
+        rng.shuffle(keys)
+    beginning = rng.choices(alphabet.digits, k=rng.randrange(1, 4))
+    values = {key: _listed(alphabet, rng, beginning, 0.9, is_number=True) for key in keys}
     listing = [alphabet.response, *(token for key in keys for token in (*key, *values[key]))]
     shown = [*listing, alphabet.response_end]
     parts: list[tuple[list[int], bool]] = []
-    for field in chance.sample(fields, _MAX_ASKED):
-        has_words = chance.random() < 0.5 + 2 * progress
+    for field in rng.sample(fields, _MAX_ASKED):
+        has_words = rng.random() < 0.5 + 2 * progress
         words = field.words if has_words else field.key
         noise = _unit_interval((progress - 0.15) / 0.4)
-        question = _with_noise(alphabet, chance, words, noise, is_distracted=is_bar)
+        question = _with_noise(alphabet, rng, words, noise, is_distracted=is_bar)
         parts.append(([*question, *shown, alphabet.start], False))
         parts.append(([*values[field.key], alphabet.end], True))
         shown = []
@@ -170,16 +170,16 @@ def _ask(alphabet: _Alphabet, chance: random.Random, progress: float) -> Sample:
 
 
 def _with_noise(
-    alphabet: _Alphabet, chance: random.Random, words: Sequence[int], noise: float, *, is_distracted: bool
+    alphabet: _Alphabet, rng: random.Random, words: Sequence[int], noise: float, *, is_distracted: bool
 ) -> list[int]:
     """The words of a question among unrelated words."""
 
     def some(max_words: int) -> list[int]:
-        return chance.choices(alphabet.words, k=chance.randrange(max_words + 1))
+        return rng.choices(alphabet.words, k=rng.randrange(max_words + 1))
 
     before, after = some(int(_MAX_NOISE * noise)), some(int(_MAX_NOISE * noise))
-    if is_distracted and chance.random() < noise:
-        if chance.random() < 0.5:
+    if is_distracted and rng.random() < noise:
+        if rng.random() < 0.5:
             before += [*alphabet.distraction, *some(2)]
         else:
             after = [*some(2), *alphabet.distraction, *after]
@@ -191,35 +191,35 @@ def _with_noise(
 
 def _listed(
     alphabet: _Alphabet,
-    chance: random.Random,
+    rng: random.Random,
     beginning: list[int],
     common: float,
     *,
     is_number: bool = False,
 ) -> list[int]:
-    if not is_number and chance.random() < 0.33 * (1 - common) + 0.1:
-        return _value(alphabet, chance)
-    if chance.random() >= 0.7 * common:
-        return _number(alphabet, chance)
-    whole = [*beginning[:-1], chance.choice(alphabet.digits)] if chance.random() < 0.3 else beginning
-    return [*whole, alphabet.dot, *chance.choices(alphabet.digits, k=chance.randrange(1, 3))]
+    if not is_number and rng.random() < 0.33 * (1 - common) + 0.1:
+        return _value(alphabet, rng)
+    if rng.random() >= 0.7 * common:
+        return _number(alphabet, rng)
+    whole = [*beginning[:-1], rng.choice(alphabet.digits)] if rng.random() < 0.3 else beginning
+    return [*whole, alphabet.dot, *rng.choices(alphabet.digits, k=rng.randrange(1, 3))]
 
 
-def _value(alphabet: _Alphabet, chance: random.Random) -> list[int]:
-    match chance.randrange(3):
+def _value(alphabet: _Alphabet, rng: random.Random) -> list[int]:
+    match rng.randrange(3):
         case 0:
-            return chance.choices(alphabet.letters, k=5)
+            return rng.choices(alphabet.letters, k=5)
         case 1:
-            return _number(alphabet, chance)
+            return _number(alphabet, rng)
         case _:
-            return chance.choices(alphabet.texts, k=chance.randrange(1, 6))
+            return rng.choices(alphabet.texts, k=rng.randrange(1, 6))
 
 
-def _number(alphabet: _Alphabet, chance: random.Random) -> list[int]:
-    if chance.random() < 0.25:
-        return chance.choices(alphabet.digits, k=chance.randrange(5, 14))
-    whole = chance.choices(alphabet.digits, k=chance.randrange(1, 5))
-    return [*whole, alphabet.dot, *chance.choices(alphabet.digits, k=chance.randrange(1, 3))]
+def _number(alphabet: _Alphabet, rng: random.Random) -> list[int]:
+    if rng.random() < 0.25:
+        return rng.choices(alphabet.digits, k=rng.randrange(5, 14))
+    whole = rng.choices(alphabet.digits, k=rng.randrange(1, 5))
+    return [*whole, alphabet.dot, *rng.choices(alphabet.digits, k=rng.randrange(1, 3))]
 
 
 # --- tokens -------------------------------------------------------------------------------------------------

@@ -127,15 +127,15 @@ class Teacher:
         longest = ToolsConfig().max_result_tokens
         return lesson_of(task, self._tools, self._chat, max_result_tokens=longest)
 
-    def reading(self, task: Task, chance: random.Random) -> Sample:
+    def reading(self, task: Task, rng: random.Random) -> Sample:
         """A lesson with further questions about the same result, for practice in finding its figures."""
         lesson = self.lesson(task)
         ids, mask = list(lesson.token_ids), list(lesson.loss_mask)
         result = json.loads(task.demonstration[0].results[0].content)
         keys = _KEYS[task.family]
         symbol = result.get("symbol") or result["ticker"]
-        for what in chance.sample(list(keys), _NUM_FOLLOW_UPS):
-            wording = chance.choice(self._phrasings[task.family])
+        for what in rng.sample(list(keys), _NUM_FOLLOW_UPS):
+            wording = rng.choice(self._phrasings[task.family])
             question = f"{wording.format(symbol=symbol, what=what)} {NUMBER}"
             asked = self._chat.extend(ids, [("", question)])
             answer = self._chat.say(plain(result[keys[what]]))

@@ -62,7 +62,7 @@ async def make_tasks(
     pool: Pool, num_train: int, num_held_out: int, seed: int
 ) -> tuple[list[Task], list[Task]]:
     """Return training tasks and held-out tasks about other companies; the kinds alternate."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     async with pool.lease(SERVERS, "make tasks") as toolbox:
 
         async def ask(tool: str, **arguments: Any) -> Any:
@@ -70,13 +70,13 @@ async def make_tasks(
             return json.loads(result.content)
 
         async def task(number: int, companies: list[dict[str, str]]) -> Task:
-            company, what = chance.choice(companies), chance.choice(list(FIGURES))
+            company, what = rng.choice(companies), rng.choice(list(FIGURES))
             quote = await ask("fmp_get_quote", symbol=company["symbol"])
             question = KINDS[number % len(KINDS)].format(**company, what=what)
             return Task(f"task-{number}", question, float(quote[FIGURES[what]]))
 
         listed = await ask("fmp_get_market_gainers", limit=20) + await ask("fmp_get_market_losers", limit=20)
-        chance.shuffle(listed)
+        rng.shuffle(listed)
         train = [await task(number, listed[10:]) for number in range(num_train)]
         return train, [await task(number, listed[:10]) for number in range(num_held_out)]
 
@@ -226,9 +226,9 @@ async def train(options: argparse.Namespace) -> None:
     async with Pool(specs, count_tokens=chat.count_tokens, special_tokens=chat.special_tokens) as pool:
         tasks, held_out = await make_tasks(pool, options.tasks, options.held_out, options.seed)
         before = success(await play_groups(held_out, 4, engine, chat, pool, -1))
-        chance = random.Random(options.seed)
+        rng = random.Random(options.seed)
         for step in range(options.steps):
-            drawn = chance.sample(tasks, options.tasks_per_step)
+            drawn = rng.sample(tasks, options.tasks_per_step)
             groups = await play_groups(drawn, options.group_size, engine, chat, pool, step)
             num_calls = sum(episode.num_calls for group in groups for episode in group)
             print(f"step {step}: success {success(groups):.2f}, {num_calls} tool calls", end="", flush=True)

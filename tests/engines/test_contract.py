@@ -54,7 +54,7 @@ def test_every_engine_is_under_this_contract() -> None:
 
 
 def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="'vlm' is none of openai, remote, scripted, transformers, vllm"):
+    with pytest.raises(ValueError, match="'vlm' is not one of openai, remote, scripted, transformers, vllm"):
         engine_class("vlm")
 
 

@@ -313,7 +313,7 @@ TALK_MISTAKES: list[tuple[Task, str, str]] = [
         "demonstration.2.user",
         "give its words here",
     ),
-    (shown_as(*TALK.demonstration[:-1]), "demonstration.4", "the user goes on with 'Thanks"),
+    (shown_as(*TALK.demonstration[:-1]), "demonstration.4", "the user continues with 'Thanks"),
     (shown_as(*TALK.demonstration, ANSWER), "demonstration.5.calls", "a turn before the last"),
     (
         shown_as(CALL, replace(ANSWER, user="Hello?"), *TALK.demonstration[3:]),

@@ -184,7 +184,7 @@ def test_invalid_samples_and_budgets_are_rejected() -> None:
         shared([sample((OWN, [1, 2]))])
     with pytest.raises(ValueError, match="no tokens"):
         padded([sample()])
-    with pytest.raises(ValueError, match="there are none"):
+    with pytest.raises(ValueError, match="the batch has no samples"):
         shared([])
     with pytest.raises(ValueError, match="tokens must be at least 1"):
         microbatches(family(), 0, is_shared=True)

@@ -43,7 +43,7 @@ _REPORT_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""Anybody may have written the report: it runs no script and has an origin of its own."""
+"""Anybody may have written the report: it runs no script and has its own origin."""
 
 OF_DAMAGED_FILES = (
     OSError,

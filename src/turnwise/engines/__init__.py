@@ -16,6 +16,6 @@ ENGINES = {
 def engine_class(name: str) -> Any:
     """Import and return the class of the engine `name`; ValueError if there is none."""
     if name not in ENGINES:
-        raise ValueError(f"engine {name!r} is none of {', '.join(sorted(ENGINES))}")
+        raise ValueError(f"engine {name!r} is not one of {', '.join(sorted(ENGINES))}")
     module, _, attribute = ENGINES[name].partition(":")
     return getattr(import_module(module), attribute)

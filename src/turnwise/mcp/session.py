@@ -343,7 +343,7 @@ class Session:
         """Raise CallFailed if a keyed HTTP server was restarted, because it lost every episode's state."""
         self._instance = self._instance or instance
         if instance != self._instance:
-            self.abandon("was restarted: what episodes kept there is gone")
+            self.abandon("was restarted: episode state was lost")
             raise CallFailed(Cause.CLOSED, describe(self.loss))
 
     def _check_output(self, tool: str, result: wire.CallToolResult) -> None:

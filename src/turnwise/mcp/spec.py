@@ -306,7 +306,7 @@ def _expand(value: Any, variables: Mapping[str, str], field: str = "") -> Any:
         return [_expand(item, variables, f"{field}[{index}]") for index, item in enumerate(value)]
     if not isinstance(value, str):
         return value
-    # Search only up to the last brace: after it, every unclosed `${` would be scanned to the end in vain.
+    # Search only up to the last brace: after it, every unclosed `${` would be scanned to the end for nothing.
     end = value.rfind("}") + 1
     if asked := _INPUT.search(value, 0, end):
         raise ValueError(

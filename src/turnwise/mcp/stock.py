@@ -262,7 +262,7 @@ async def _started(member: StockedServer, made: ProcessSet) -> Session | Connect
 
 
 def grouped(specs: Sequence[ServerSpec]) -> list[list[ServerSpec]]:
-    """Group the servers whose data folders overlap; every other server is a group of its own."""
+    """Group the servers whose data folders overlap; every other server is its own group."""
     groups: list[tuple[list[ServerSpec], list[Path]]] = []
     for spec in specs:
         folders = list(named_data(spec).data) if is_enclosed(spec) else []
@@ -278,6 +278,6 @@ def _overlap(left: Sequence[Path], right: Sequence[Path]) -> bool:
 
 
 def uses_scratch(spec: ServerSpec) -> bool:
-    """Return whether the server has a directory of its own in every episode."""
+    """Return whether the server has its own directory in every episode."""
     texts = (spec.command or "", *spec.args, *spec.env.values(), str(spec.cwd or ""))
     return spec.options.template is not None or any(f"${{{EPISODE_DIR}}}" in text for text in texts)

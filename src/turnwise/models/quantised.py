@@ -95,7 +95,7 @@ def plain_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def twin(model: Any) -> Any:
-    """Return a second model that shares the parameters, but has adapters and hooks of its own."""
+    """Return a second model that shares the parameters, but has its own adapters and hooks."""
     shared: dict[int, Any] = {id(parameter): parameter for parameter in model.parameters()}
     for module in model.modules():
         state = getattr(module, "quant_state", None)

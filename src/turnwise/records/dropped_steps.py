@@ -1,4 +1,4 @@
-"""What a run wrote after the checkpoint that it is resumed from: moved to a folder of its own, not deleted.
+"""What a run wrote after the checkpoint that it is resumed from: moved to another folder, not deleted.
 
 runs/cpu-20261115-070000/dropped/after-step-000007/
   metrics.jsonl  trajectories/  tokens/  evaluations/  summary.json     as in the run's folder

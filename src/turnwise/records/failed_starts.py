@@ -74,7 +74,7 @@ def recording_failed_start(
 
 
 def read_failed_starts(runs: Path) -> list[FailedStart]:
-    """The failed starts in a folder of runs, oldest first; lines that are none are left out."""
+    """The failed starts in a folder of runs, oldest first; other lines are skipped."""
     try:
         lines = read_bytes(runs / FILE, _MAX_BYTES).split(b"\n")
     except (OSError, Damaged):

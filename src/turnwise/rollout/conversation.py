@@ -130,15 +130,15 @@ class Conversation:
         return (None, self._user.say(reply, environment.offered)) if reply else (Stop.ANSWERED, None)
 
     async def _report_mistake(self) -> None:
-        """Let the environment hear of a malformed turn; it may have words of its own for the model."""
+        """Let the environment hear of a malformed turn; it may answer the model in its own words."""
         turn, error = self.turns[-1], self.turns[-1].parsed.error
         if error is None:
             return
         mistake = Mistake(error.kind, error.message, error.written or turn.parsed.text)
         words = await self.toolbox.environment.mistaken(mistake)
         if words:
-            told = replace(turn.parsed, error=replace(error, message=words))
-            self.turns[-1] = replace(turn, parsed=told)
+            parsed = replace(turn.parsed, error=replace(error, message=words))
+            self.turns[-1] = replace(turn, parsed=parsed)
 
     async def probe(self, message: int) -> Stop | None:
         """Read the state of the servers as the truth of a message asks; return a Stop if a server failed."""
@@ -189,8 +189,8 @@ class Conversation:
             calls = tuple(replace(call, id=f"{number}.{n}") for n, call in enumerate(error.mended))
             return replace(turn, parsed=replace(parsed, calls=calls, error=None, is_mended=True))
         if self._rules.has_hints and error.hint:
-            told = replace(error, message=f"{error.message} {error.hint}", hint="")
-            return replace(turn, parsed=replace(parsed, error=told))
+            hinted = replace(error, message=f"{error.message} {error.hint}", hint="")
+            return replace(turn, parsed=replace(parsed, error=hinted))
         return turn
 
     def _taught(self, call: ToolCall, result: ToolResult) -> ToolResult:
@@ -198,17 +198,17 @@ class Conversation:
         content = result.content
         if self._rules.has_hints and result.hint:
             content = f"{content}\n{result.hint}"
-        told = replace(result, content=content)
-        if self._rules.marks_repeats and is_known(call, told, self.turns[:-1]):
-            return replace(told, content=f"{content}\n{SAME_RESULT}")
-        return told
+        shown = replace(result, content=content)
+        if self._rules.marks_repeats and is_known(call, shown, self.turns[:-1]):
+            return replace(shown, content=f"{content}\n{SAME_RESULT}")
+        return shown
 
     async def _call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Make calls; one to a tool that is leased but not offered now is refused like any unknown tool."""
         offered = {tool.name for tool in self.tools}
         hidden = {tool.name for tool in self.toolbox.tools} - offered
         made = iter(await self.toolbox.call([call for call in calls if call.name not in hidden]))
-        # The message names no tool that the model has not been told of.
+        # The message names no tool that the model does not know.
         refusal = f"error: no such tool is offered now; the tools are {', '.join(sorted(offered)) or 'none'}"
         return [
             ToolResult(call.id, refusal, Cause.UNKNOWN_TOOL, seconds=0.0)

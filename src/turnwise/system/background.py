@@ -1,4 +1,4 @@
-"""Run a coroutine in a thread with an event loop of its own, and wait for it.
+"""Run a coroutine in a thread with its own event loop, and wait for it.
 
 A notebook has a running loop in its main thread, which could not start another.
 """

@@ -67,7 +67,7 @@ def wrapped(text: str, width: int) -> list[str]:
 def open_console(*, stderr: bool = False, quiet: bool = False) -> "Console":
     """A console for a command's lines, which prints plain text in a notebook.
 
-    There, rich would put every line into an output block of its own, and a live panel would be repeated.
+    There, rich would put every line into its own output block, and a live panel would be repeated.
     """
     from rich.console import Console
 

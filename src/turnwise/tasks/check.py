@@ -360,7 +360,7 @@ def _course(task: Task, shelf: _Shelf) -> Iterator[Finding]:
         ending, message = user.answer_shown(number)
         said = message.text if message is not None else ""
         if is_last and said:
-            yield field, f"is not the end: the user goes on with {shown(said)}"
+            yield field, f"is not the end: the user continues with {shown(said)}"
         elif is_last and (ending is None or (not turn.calls and not turn.text.strip())):
             yield field, "must be an answer: text, and no calls"
         elif not is_last and ending is Stop.ENDED_BY_USER and not said:

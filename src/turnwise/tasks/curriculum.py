@@ -150,7 +150,7 @@ def draw(
     from the easiest level that has tasks.
     """
     if not tasks:
-        raise ValueError("tasks: there are none to draw from")
+        raise ValueError("tasks: there are no tasks to draw from")
     if isinstance(curriculum, ShuffledPasses):
         return _next_of_passes(tasks, curriculum, state, count)
     pools = tuple(tuple(task for task in tasks if task.difficulty is level) for level in LEVELS)
@@ -161,8 +161,8 @@ def draw(
     for _ in range(count):
         shares = _usable(curriculum.mixture(state, step), pools)
         # One generator per draw, so that only the count has to be saved.
-        chance = random.Random(f"{state.seed}/draw/{state.num_drawn}").random()  # noqa: S311
-        level = _pick(shares, chance)
+        rng = random.Random(f"{state.seed}/draw/{state.num_drawn}")  # noqa: S311
+        level = _pick(shares, rng.random())
         drawn.append(pools[level][orders[level][state.cursors[level]]])
         state = _advance(state, level, len(pools[level]))
         if state.cursors[level] == 0:
@@ -203,8 +203,8 @@ def _pass_order(seed: int, epoch: int, num_tasks: int, tasks_per_step: int) -> t
 
 def _shuffled(seed: str, size: int) -> list[int]:
     """Return a permutation drawn with `random()` alone, which is the same in every Python version."""
-    chance = random.Random(seed)  # noqa: S311
-    keys = [chance.random() for _ in range(size)]
+    rng = random.Random(seed)  # noqa: S311
+    keys = [rng.random() for _ in range(size)]
     return sorted(range(size), key=lambda index: keys[index])
 
 
@@ -277,9 +277,9 @@ def _usable(mixture: Mixture, pools: Sequence[Sequence[Task]]) -> list[float]:
     return [1.0 if level == easiest else 0.0 for level in range(len(pools))]
 
 
-def _pick(shares: Sequence[float], chance: float) -> int:
+def _pick(shares: Sequence[float], number: float) -> int:
     """Return the level that a random number from 0 to 1 selects."""
-    point = chance * sum(shares)
+    point = number * sum(shares)
     for level, share in enumerate(shares):
         point -= share
         if point < 0 and share > 0:

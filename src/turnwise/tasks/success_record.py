@@ -80,7 +80,7 @@ class Beta:
         )
 
     def chance_of(self, num_successes: int, num_members: int) -> float:
-        """The probability of exactly so many successes: the beta-binomial distribution."""
+        """The probability of exactly this number of successes: the beta-binomial distribution."""
         num_failures = num_members - num_successes
         ways = math.comb(num_members, num_successes)
         one_way = _rising(self.successes, num_successes) * _rising(self.failures, num_failures)

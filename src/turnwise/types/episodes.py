@@ -64,7 +64,7 @@ class FormatError:
     kind: FormatErrorKind
     message: str
     hint: str = ""
-    """What to write instead, or where reading stopped; told to the model if `rollout.hints` is on."""
+    """What to write instead, or where reading stopped; shown to the model if `rollout.hints` is on."""
     written: str = ""
     """The malformed part of the turn, without what the model thought or said before it."""
     mended: tuple[ToolCall, ...] = ()

@@ -185,7 +185,7 @@ class BatchEngine(Protocol):
 
 @runtime_checkable
 class StartingEngine(Protocol):
-    """An engine with a process of its own, which takes a while to start."""
+    """An engine with its own process, which takes a while to start."""
 
     def begin_start(self) -> None:
         """Start it in the background; without this the first request or publication does."""

@@ -197,7 +197,7 @@ def _is_inside_plan(turns: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def messages_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> list[bool]:
-    """Whether each message of a conversation succeeded; empty if it is none, or if its truths cannot say."""
+    """Whether each message of a conversation succeeded; empty without a conversation or sufficient truths."""
     if not record["trajectory"]["task"].get("conversation"):
         return []
     try:

@@ -96,7 +96,7 @@ export function cells(...values) {
 
 // Of an episode: a success, none, or what could not be judged because the judging itself failed.
 export function verdict(isSuccess) {
-  if (isSuccess === null) return make("span", { class: "badge warn", title: "what tells success failed here, so this counts neither way" }, "not judged");
+  if (isSuccess === null) return make("span", { class: "badge warn", title: "The judge failed; not counted" }, "not judged");
   return badge(isSuccess ? "success" : "no success", isSuccess ? "good" : "bad");
 }
 

@@ -87,7 +87,7 @@ export const HEALTH = [
   { key: "stale", title: "Staleness", names: ["staleness/mean", "staleness/max"],
     note: "How many updates old the policy was that sampled the batch; 0 where collecting waits for learning." },
   { key: "skipped", title: "Steps left out", names: ["skipped/not_a_number", "skipped/kl_cap", "skipped/empty"],
-    note: "Optimizer steps not taken so far: a number that is none, the KL cap, nothing to learn." },
+    note: "Optimizer steps not taken so far: a value that is not finite, the KL cap, nothing to learn." },
   { key: "cut", title: "Truncation", names: ["truncation/rate"], rule: "truncation",
     note: "Share of episodes cut off before they could answer." },
   { key: "toolerrors", title: "Tool errors", names: ["tools/error_rate"], rule: "tool_errors",

@@ -37,7 +37,7 @@ function advantageWords(tokens) {
   return tokens.advantage === null ? "Not known: " + tokens.missing + "." : "Advantage " + figure(tokens.advantage) + ", " + tokens.advantage_note + ".";
 }
 
-// The least and the most; not by Math.min(...), which takes only so many arguments.
+// The least and the most; not by Math.min(...), which takes a limited number of arguments.
 function ends(values) {
   return values.filter(Number.isFinite).reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
 }

@@ -19,7 +19,7 @@ FAILED, RETRIED, INFRA = "", "retried", "infra"
 
 @dataclass(frozen=True, slots=True)
 class CallFilter:
-    """The conditions of listed calls; an empty `tool` or `server` is none, an empty `error` any failure."""
+    """Conditions of listed calls; an empty `tool` or `server` sets none, an empty `error`: any failure."""
 
     source: str = "train"
     first: int = 0
@@ -89,7 +89,7 @@ def _line(index: Index, file: int, offset: int, length: int) -> Mapping[str, Any
 
 
 def _texts(line: Mapping[str, Any], place: int) -> dict[str, Any]:
-    """The call's turn, counted from 1, its arguments and what came back; null if the episode is gone."""
+    """The call's turn, counted from 1, its arguments and what came back; null without its episode."""
     number = 0
     for turn, played in enumerate(line["trajectory"]["turns"] if line else (), start=1):
         for call, result in zip(played["parsed"]["calls"], played["results"], strict=False):

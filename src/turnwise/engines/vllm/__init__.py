@@ -1,4 +1,4 @@
-"""vLLM as an engine: `engine` is when things happen, `calls` what vLLM is told, the rest is inside it."""
+"""The vLLM engine: `engine` decides when to call vLLM, `calls` makes the calls, the rest runs inside vLLM."""
 
 from turnwise.engines.vllm.calls import VllmSettings
 from turnwise.engines.vllm.engine import VllmEngine

@@ -1,4 +1,4 @@
-"""The vLLM engine: vLLM's asynchronous engine in a process of its own.
+"""The vLLM engine: vLLM's asynchronous engine in its own process.
 
 The first request starts the process. If it dies, the next request restarts it with the weights published
 last. See docs/guides/engines.md.
@@ -56,7 +56,7 @@ class VllmEngine:
         self._spare: Block | None = None  # memory for the next publication
         self._running: _RunningVllm | None = None
         self._starting: asyncio.Task[_RunningVllm] | None = None
-        self._num_starts_in_vain = 0
+        self._num_failed_starts = 0
         self._retired: Published | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="turnwise-vllm-"))
         self._numbers = count(1)
@@ -89,7 +89,7 @@ class VllmEngine:
                 self._released.set()
             if not self._begun:
                 self._quiet.set()
-        self._num_starts_in_vain = 0
+        self._num_failed_starts = 0
         return completion_of(output, running.published.version)
 
     async def _admit(self) -> _RunningVllm:
@@ -298,9 +298,9 @@ class VllmEngine:
                 self._starting = None
 
     async def _start_now(self) -> _RunningVllm:
-        if self._num_starts_in_vain >= MAX_RESTARTS:
+        if self._num_failed_starts >= MAX_RESTARTS:
             raise EngineDown(f"vLLM died {MAX_RESTARTS} times in a row")
-        self._num_starts_in_vain += 1
+        self._num_failed_starts += 1
         llm, started = None, list[Any]()
         try:
             # Not as the thread's result: vLLM keeps frames of its start, and with them that result.

@@ -87,7 +87,7 @@ def _members(block: tuple[Any, ...], mended: Mended) -> Sequence[Any]:
     """Return the calls of a block, which should be one."""
     calls = [item for value in block for item in (value if isinstance(value, list) else [value])]
     if len(calls) > 1 or any(isinstance(value, list) for value in block):
-        mended.change("write every call between tags of its own, and no list")
+        mended.change("write every call between its own tags, not in a list")
     return calls or [None]
 
 

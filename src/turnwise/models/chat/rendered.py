@@ -79,7 +79,7 @@ class RenderedChat:
         if not messages or messages[-1].role == "assistant":
             raise ValueError("prompt: must end with a message to the model")
         if unknown := [message.role for message in messages if message.role not in _ROLES]:
-            raise ValueError(f"prompt: role {unknown[0]!r} is none of {', '.join(_ROLES)}")
+            raise ValueError(f"prompt: role {unknown[0]!r} is not one of {', '.join(_ROLES)}")
         offers = [self._offer(tool) for tool in tools]
         wires, numbers = [offer.wire for offer in offers], tuple(offer.number for offer in offers)
         asked = (tuple(messages), numbers)

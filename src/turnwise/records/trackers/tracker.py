@@ -1,4 +1,4 @@
-"""The seam: what a tracker is, which ones there are, and what one is told when it starts."""
+"""What a tracker is, the trackers by name, and what a tracker is started with."""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ class Start:
 
 
 class Tracker(Protocol):
-    """Receives a run's metrics and episodes. It has a process of its own, so it may block and may fail."""
+    """Receives a run's metrics and episodes. It has its own process, so it may block and may fail."""
 
     @property
     def where(self) -> str:

@@ -1,6 +1,6 @@
 """`python -m turnwise.records.trackers.tracker_process`: one tracker, driven by lines on stdin.
 
-It answers every line with one of its own: `ready`, `done`, `error` (that record is lost, later ones may work)
+It answers every line with one line: `ready`, `done`, `error` (that record is lost, later ones may work)
 or `failed` (the tracker does not work). In its own process the tracker's library cannot stop, slow down or
 confuse the training run: not by blocking, printing, threads, exit handlers or a crash.
 """

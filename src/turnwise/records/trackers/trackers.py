@@ -110,7 +110,7 @@ NO_TRACKERS = Trackers((), ())
 
 
 def start_trackers(recipe: Recipe, folder: Path) -> Trackers:
-    """Start every tracker in a process of its own, without waiting. ValueError if a library is missing."""
+    """Start every tracker in its own process, without waiting. ValueError if a library is missing."""
     check(recipe.trackers)
     if not recipe.trackers:
         return NO_TRACKERS

@@ -133,7 +133,7 @@ def trajectories_of(report: Path) -> Path:
 
 
 def read_report(path: Path) -> EvaluationReport:
-    """An eval.json; ValueError says why it is none."""
+    """An eval.json; ValueError says why it is not one."""
     try:
         return _REPORT.validate_python(read_table(path, MAX_FILE_BYTES)["report"])
     except FileNotFoundError:

@@ -153,7 +153,7 @@ class EngineSampler:
 
 
 def seed_of(seed: int, stream: str, number: int) -> int:
-    """Return the seed of one reply or draw: a random stream of its own."""
+    """Return the seed of one reply or draw; each has its own random stream."""
     digest = hashlib.blake2b(f"{seed}/{stream}/{number}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 

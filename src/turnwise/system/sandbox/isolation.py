@@ -53,7 +53,7 @@ def isolation() -> SandboxIsolation:
 
 _DESCRIPTIONS = {
     Kind.BUBBLEWRAP: "its own namespaces, by bubblewrap and seccomp",
-    Kind.LANDLOCK: "a process shut in by Landlock and seccomp, without files of its own; "
+    Kind.LANDLOCK: "a process shut in by Landlock and seccomp, without its own files; "
     "bubblewrap would be stronger: `apt install bubblewrap`",
 }
 

@@ -86,7 +86,7 @@ def _read(messages: Iterator[Mapping[str, Any]]) -> Recording:
 def _calls(message: Mapping[str, Any]) -> Iterator[RecordedCall]:
     content = message.get("content")
     content = content if isinstance(content, str) else ""
-    # Stop at the last closing tag: past it, each opening tag would make the regex scan to the end in vain.
+    # Stop at the last closing tag: past it, the regex would scan to the end at each opening tag.
     end = content.rfind("</tool_call>") + len("</tool_call>")
     found = [_json(text) for text in _CALL.findall(content, 0, end)]
     parsed = _json(content)

@@ -12,7 +12,7 @@ Results = Sequence[Any]
 
 
 def parsed_json(content: str) -> Any:
-    """Return the data of a JSON text, or the text itself if it is none."""
+    """Return the data of a JSON text, or the text itself if it is not JSON."""
     try:
         return json.loads(content)
     except ValueError:

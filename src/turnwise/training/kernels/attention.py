@@ -86,7 +86,7 @@ class AttentionPlan:
 
     @property
     def long(self) -> list[TreeSegment]:
-        """Segments whose causal piece is a kernel call of its own."""
+        """Segments whose causal piece is a separate kernel call."""
         return [segment for segment in self.tree.segments if segment.length >= self._short]
 
     @property

@@ -116,7 +116,7 @@ def common_prefix(samples: Sequence[Sample]) -> tuple[int, ...]:
 
 def _check(samples: Sequence[Sample]) -> None:
     if not samples:
-        raise ValueError("samples: there are none")
+        raise ValueError("samples: the batch has no samples")
     for sample in samples:
         if sample.temperature <= 0:
             raise ValueError(f"temperature must be above 0 to be trained at, not {sample.temperature}")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from turnwise.training.packing.samples import Sample
 
 MIN_SHARED = 16
-"""A shorter shared run is computed twice: a segment of its own would cost more than its tokens."""
+"""A shorter shared run is computed twice: a separate segment would cost more than its tokens."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -280,7 +280,7 @@ class Policy:
     def _using(self, adapter: str, parameters: Mapping[str, Tensor] | None) -> Iterator[None]:
         if self._adapters is None:
             if adapter != POLICY and parameters is None:
-                raise ValueError(f"adapter {adapter!r}: there are none with policy.tuning='full'")
+                raise ValueError(f"adapter {adapter!r}: policy.tuning='full' has no adapters")
             yield
             return
         with self._adapters.using(adapter):

@@ -66,7 +66,7 @@ def generated_tasks(name: str, environment: Callable[[], Any]) -> dict[str, tupl
 
 
 class PythonEnvironment:
-    """A user's class that is ready to be leased: every lease makes an object of its own and closes it."""
+    """A user's class that is ready to be leased: every lease makes its own object and closes it."""
 
     def __init__(
         self,

@@ -298,11 +298,11 @@ _NO_NUMBERS = (
 _SUMMARY = f"""
 def summary(values):
     values = [value for value in values if value is not None]
-    told = {{"count": len(values), "mean": statistics.fmean(values), "min": min(values), "max": max(values)}}
-    told["median"] = statistics.median(values)
+    row = {{"count": len(values), "mean": statistics.fmean(values), "min": min(values), "max": max(values)}}
+    row["median"] = statistics.median(values)
     if len(values) > 1:
-        told["std"] = statistics.stdev(values)
-    return {{key: value if key == "count" else tidy(value) for key, value in told.items()}}
+        row["std"] = statistics.stdev(values)
+    return {{key: value if key == "count" else tidy(value) for key, value in row.items()}}
 
 {{"rows": len(rows), "columns": {{name: summary(values) for name, values in columns.items()}}}} if columns \
     else {_NO_NUMBERS}
@@ -312,13 +312,13 @@ _TREND = f"""
 def trend(values):
     points = [(i, value) for i, value in enumerate(values) if value is not None]
     first, last = points[0][1], points[-1][1]
-    told = {{"first": first, "last": last, "change": tidy(last - first)}}
+    row = {{"first": first, "last": last, "change": tidy(last - first)}}
     if first:
-        told["change_percent"] = tidy(100 * (last - first) / abs(first))
+        row["change_percent"] = tidy(100 * (last - first) / abs(first))
     if len(points) > 1:
-        told["slope"] = tidy(statistics.linear_regression(*zip(*points)).slope)
-    told["direction"] = "up" if last > first else "down" if last < first else "flat"
-    return told
+        row["slope"] = tidy(statistics.linear_regression(*zip(*points)).slope)
+    row["direction"] = "up" if last > first else "down" if last < first else "flat"
+    return row
 
 {{"rows": len(rows), "from": rows[0].get(when), "to": rows[-1].get(when), \
     "columns": {{name: trend(values) for name, values in columns.items()}}}} if columns else {_NO_NUMBERS}

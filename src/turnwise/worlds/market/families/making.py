@@ -64,7 +64,7 @@ async def make_tasks(
     outcomes: dict[int, Task | Rejected] = {}
     slots = asyncio.Semaphore(num_parallel)
 
-    async def settle(index: int, draft: TaskDraft) -> None:
+    async def verify(index: int, draft: TaskDraft) -> None:
         async with slots:
             outcomes[index] = await verified(draft, lease, servers, tools, earns)
         if on_progress is not None:
@@ -73,7 +73,7 @@ async def make_tasks(
     try:
         async with asyncio.TaskGroup() as group:
             for index, draft in enumerate(drafts):
-                group.create_task(settle(index, draft))
+                group.create_task(verify(index, draft))
     except ExceptionGroup as failures:
         # The first is enough: the others report the same world or the same server.
         raise failures.exceptions[0] from failures
@@ -132,9 +132,9 @@ def _drafts(
 
 def _draw(family: Family, split: str, material: Material, count: int, seed: int) -> list[TaskDraft]:
     drawn: dict[str, TaskDraft] = {}
-    num_vain = 0
-    while len(drawn) < count and num_vain < _MAX_DRAWS:
-        num_vain += 1
+    num_unused = 0
+    while len(drawn) < count and num_unused < _MAX_DRAWS:
+        num_unused += 1
         wordings = (family.phrasings_for(split), *family.follow_ups_for(split))
         phrasings = [material.pick(wording) for wording in wordings]
         try:
@@ -158,5 +158,5 @@ def _draw(family: Family, split: str, material: Material, count: int, seed: int)
                 case,
                 seed,
             )
-            num_vain = 0
+            num_unused = 0
     return list(drawn.values())
