@@ -56,7 +56,7 @@ def turnwise(
         cwd=cwd,
         env={**inherited, **(env or {})},
         capture_output=True,
-        timeout=120,
+        timeout=600,  # only a command that hangs takes as long, whatever else the machine does
         check=False,
     )
     return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())

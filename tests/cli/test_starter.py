@@ -76,6 +76,8 @@ def test_the_files_for_a_server_of_ones_own_name_its_tools_and_pass_a_dry_run(tm
     for row in rows:
         [tool] = re.findall(r"the tool (\w+) helps", row["prompt"])
         assert f"notes: {tool}" in recipe
+    if smollm2_file() is not None:  # what `init` chose
+        warm.share_smollm2(tmp_path / "mine")
     before = turnwise("train", "--dry-run", "recipe.toml", cwd=tmp_path / "mine")
     assert before.code == 1
     assert "row 2: prompt: example-2 is still the placeholder that `turnwise init` wrote" in before.out

@@ -169,7 +169,7 @@ def test_a_level_without_tasks_is_skipped() -> None:
 
 
 def test_no_tasks_at_all_is_an_error() -> None:
-    with pytest.raises(ValueError, match="none to draw from"):
+    with pytest.raises(ValueError, match="no tasks to draw from"):
         draw((), EVEN, CurriculumState(), step=0, count=1)
 
 

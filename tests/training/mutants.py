@@ -105,7 +105,7 @@ MUTANTS = {
     ],
     "kernels/norms": [
         ("self.weight, self.epsilon)", "self.weight, 1e-2)", "norms"),
-        ("return found.dtype == expected.dtype and bool(", "return bool(1 or ", "norms"),
+        ("return actual.dtype == expected.dtype and bool(", "return bool(1 or ", "norms"),
     ],
     "packing/head": [
         ("asked.starts[chunk.start]", "0", "head"),

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from turnwise.mcp.spec import ServerSpec, load
+from turnwise.models.places import smollm2_folder
 from turnwise.worlds.market.services import DEFAULT_FILE
 from turnwise.worlds.market.world import open_world
 
@@ -98,6 +99,14 @@ def share_world(home: Path) -> None:
         place.hardlink_to(_world())
     except OSError:  # on another file system
         shutil.copyfile(_world(), place)
+
+
+def share_smollm2(home: Path) -> None:
+    """Put SmolLM2 into a home, where the first command would spend half a minute on converting it."""
+    converted = smollm2_folder()
+    place = home / ".cache" / "turnwise" / converted.name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(converted)
 
 
 def light() -> str:

@@ -92,7 +92,7 @@ def _attribute_docstrings(model: type[BaseModel]) -> Mapping[str, str]:
     """The string under every field, on one line; fields without one get an empty string."""
     body = ast.parse(inspect.getsource(model)).body[0]
     assert isinstance(body, ast.ClassDef)
-    found = dict.fromkeys(model.model_fields, "")
+    docs = dict.fromkeys(model.model_fields, "")
     for field, below in zip(body.body, body.body[1:], strict=False):
         if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
             continue
@@ -101,8 +101,8 @@ def _attribute_docstrings(model: type[BaseModel]) -> Mapping[str, str]:
             and isinstance(below.value, ast.Constant)
             and isinstance(below.value.value, str)
         ):
-            found[field.target.id] = " ".join(below.value.value.split())
-    return found
+            docs[field.target.id] = " ".join(below.value.value.split())
+    return docs
 
 
 def _is_section(annotation: Any) -> bool:
@@ -165,7 +165,7 @@ def _choices(annotation: Any) -> Sequence[Any]:
 
 def _metadata(annotation: Any) -> list[Any]:
     """The metadata of Annotated types inside `annotation`."""
-    inner = [found for part in get_args(annotation) for found in _metadata(part)]
+    inner = [item for part in get_args(annotation) for item in _metadata(part)]
     return [*getattr(annotation, "__metadata__", ()), *inner]
 
 

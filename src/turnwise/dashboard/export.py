@@ -128,8 +128,8 @@ def _episodes(run: ListedRun) -> dict[str, Any]:
     sources = [choice["value"] for choice in listing.choices(index)["source"] if choice["value"] != "train"]
     rows: dict[int, dict[str, Any]] = {}
     for wanted in (*(listing.Filter(source=source, is_success=False) for source in sources), None, failures):
-        found = episode_list.page(index, wanted or listing.Filter(source="train"), limit=NUM_EPISODES // 2)
-        rows |= {row["id"]: row for row in found["rows"]}
+        listed = episode_list.page(index, wanted or listing.Filter(source="train"), limit=NUM_EPISODES // 2)
+        rows |= {row["id"]: row for row in listed["rows"]}
     kept: dict[str, Any] = {"rows": [], "trajectory": {}, "group": {}, "tokens": {}}
     num_bytes = 0
     for number, row in list(rows.items())[:NUM_EPISODES]:

@@ -152,12 +152,12 @@ class Runs:
 
     def look(self) -> bool:
         """Look for new and removed runs and failed starts; return whether there are others than before."""
-        found = [Path(os.path.realpath(folder)) for path in self._paths for folder in _folders(path)]
+        folders = [Path(os.path.realpath(folder)) for path in self._paths for folder in _folders(path)]
         before = set(self._runs)
-        there = set(found)
+        there = set(folders)
         self._runs = {name: run for name, run in self._runs.items() if run.folder in there}
         known = {run.folder for run in self._runs.values()}
-        for folder in dict.fromkeys(found):
+        for folder in dict.fromkeys(folders):
             if folder not in known:
                 name = _free_name(folder.name, self._runs)
                 self._runs[name] = ListedRun(name, folder, self._cache)

@@ -77,22 +77,22 @@ class Asked:
         return self._given.getlist(name)
 
     def whole(self, name: str) -> int | None:
-        found: int | None = self._number(name, int)
-        return found
+        value: int | None = self._number(name, int)
+        return value
 
     def number(self, name: str) -> float | None:
-        found: float | None = self._number(name, float)
-        return found
+        value: float | None = self._number(name, float)
+        return value
 
     def flag(self, name: str) -> bool | None:
         return {"1": True, "0": False}.get(self._given.get(name, ""))
 
     @property
     def axis(self) -> str:
-        found = self.text("axis", "step")
-        if found not in series.AXES:
-            raise ValueError(f"axis: {found[:40]!r} is not one of {', '.join(series.AXES)}")
-        return found
+        axis = self.text("axis", "step")
+        if axis not in series.AXES:
+            raise ValueError(f"axis: {axis[:40]!r} is not one of {', '.join(series.AXES)}")
+        return axis
 
     @property
     def steps(self) -> dict[str, Any]:
@@ -106,22 +106,22 @@ class Asked:
 
     @property
     def episode(self) -> int:
-        found = self.whole("id")
-        if found is None:
+        number = self.whole("id")
+        if number is None:
             raise ValueError("id: which episode?")
-        return found
+        return number
 
     def _number(self, name: str, kind: Callable[[str], Any]) -> Any:
-        given = self._given.get(name, "")
-        if not given:
+        text = self._given.get(name, "")
+        if not text:
             return None
         try:
-            found = kind(given)
+            value = kind(text)
         except ValueError:
-            raise ValueError(f"{name}: {given[:40]!r} is not a number") from None
-        if not -(2**62) < found < 2**62:  # SQLite's integers have 64 bits
-            raise ValueError(f"{name}: {given[:40]!r} is out of all bounds")
-        return found
+            raise ValueError(f"{name}: {text[:40]!r} is not a number") from None
+        if not -(2**62) < value < 2**62:  # SQLite's integers have 64 bits
+            raise ValueError(f"{name}: {text[:40]!r} is out of all bounds")
+        return value
 
 
 class Answers:
@@ -239,8 +239,8 @@ class Answers:
             return {"files": [], "traceback": trace}
         wanted = log_files.LogFilter(text=asked.text("text"), level=asked.text("level"))
         name = asked.text("file") or files[0]
-        found = log_files.log_page(folder, name, wanted, end=asked.whole("end"))
-        return {"files": files, "traceback": trace, **found}
+        lines = log_files.log_page(folder, name, wanted, end=asked.whole("end"))
+        return {"files": files, "traceback": trace, **lines}
 
 
 PATHS = (
@@ -289,8 +289,8 @@ def _answering(answer: Callable[[Asked], Any], runs: Runs) -> Any:
             asked = Asked(request, runs)
             question = functools.partial(answer, asked)
             try:
-                found = asked.run.asked(question) if request.query_params.get("run") else question()
-                return as_json(found), 200
+                reply = asked.run.asked(question) if request.query_params.get("run") else question()
+                return as_json(reply), 200
             except ValueError as error:
                 return as_json({"error": str(error)}), 400
             except LookupError as error:
@@ -336,8 +336,8 @@ def _report(runs: Runs) -> Any:
 
 
 def _page(name: str) -> Any:
-    made = {"main.js": bundle, "style.css": stylesheet}
-    content = made[name]().encode() if name in made else (PAGE / name).read_bytes()
+    generated = {"main.js": bundle, "style.css": stylesheet}
+    content = generated[name]().encode() if name in generated else (PAGE / name).read_bytes()
     kind = _TYPES[name.rpartition(".")[2]]
 
     async def endpoint(request: Request) -> Response:

@@ -102,11 +102,11 @@ def _unplayed(script: Sequence[tuple[int, ...]], history: tuple[int, ...]) -> It
     """Yield the completions that are not in the history yet; they are searched for in order."""
     position = 0
     for number, written in enumerate(script):
-        found = _find(history, written, position)
-        if found is None:
+        place = _find(history, written, position)
+        if place is None:
             yield from script[number:]
             return
-        position = found + len(written)
+        position = place + len(written)
 
 
 def _find(ids: tuple[int, ...], wanted: tuple[int, ...], start: int) -> int | None:

@@ -108,12 +108,12 @@ class Server:
     # --- weights -----------------------------------------------------------------------------------------
 
     async def _publish(self, request: Request) -> ASGIApp:
-        seen = hashlib.sha256()
-        content = bytes(await _body(request, self._max_weights_bytes, seen.update))
-        if request.headers.get("content-digest") != content_digest(seen.hexdigest()):
+        digest = hashlib.sha256()
+        content = bytes(await _body(request, self._max_weights_bytes, digest.update))
+        if request.headers.get("content-digest") != content_digest(digest.hexdigest()):
             return PlainTextResponse("the body is not the one that its Content-Digest is of", 422)
         # Runs to its end even if the client disconnects: no digest names half-published weights.
-        taking = asyncio.ensure_future(self._take(content, seen.hexdigest()))
+        taking = asyncio.ensure_future(self._take(content, digest.hexdigest()))
         self._publications.add(taking)
         taking.add_done_callback(self._publications.discard)
         return Streamed({asyncio.ensure_future(_shielded(taking)): 0}, lambda _, line: line)

@@ -76,12 +76,12 @@ class Block:
         is_on_gpu = False
         with torch.no_grad():
             for name, tensor in _views(self._memory, self.table):
-                given = weights[name]
-                assert (given.dtype, given.shape) == (tensor.dtype, tensor.shape), f"{name} is as before"
-                if given.is_cuda and not is_on_gpu:
+                source = weights[name]
+                assert (source.dtype, source.shape) == (tensor.dtype, tensor.shape), f"{name} is as before"
+                if source.is_cuda and not is_on_gpu:
                     is_on_gpu = True
                     self._memory.lock()
-                tensor.copy_(given, non_blocking=is_on_gpu)
+                tensor.copy_(source, non_blocking=is_on_gpu)
         if is_on_gpu:
             torch.cuda.current_stream().synchronize()
 
@@ -184,12 +184,12 @@ def write_adapter(adapter: Adapter, folder: Path, dtype: str) -> None:
         "task_type": "CAUSAL_LM",
     }
     (folder / "adapter_config.json").write_text(json.dumps(config))
-    given = [tensor.detach() for tensor in adapter.tensors.values()]
+    detached = [tensor.detach() for tensor in adapter.tensors.values()]
     # one copy for all: each copy from a device waits for the device
-    flat = torch.cat([tensor.reshape(-1) for tensor in given]).to(getattr(torch, dtype)).cpu()
-    parts = torch.split(flat, [tensor.numel() for tensor in given])
+    flat = torch.cat([tensor.reshape(-1) for tensor in detached]).to(getattr(torch, dtype)).cpu()
+    parts = torch.split(flat, [tensor.numel() for tensor in detached])
     tensors = {
         f"base_model.model.{name}.weight": part.view(tensor.shape)
-        for name, part, tensor in zip(adapter.tensors, parts, given, strict=True)
+        for name, part, tensor in zip(adapter.tensors, parts, detached, strict=True)
     }
     save_file(tensors, folder / "adapter_model.safetensors")

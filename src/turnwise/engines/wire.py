@@ -224,16 +224,16 @@ def _plain(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tensors on the host. Tied ones appear once: they are tied in the receiver, too."""
     import torch
 
-    found, seen = {}, {}
+    plain, stored = {}, {}
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             raise ValueError(f"weights: {name!r} is a {type(tensor).__name__}, not a tensor")
         place = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
-        if tensor.numel() and place in seen:
+        if tensor.numel() and place in stored:
             continue
-        seen[place] = tensor  # kept: a tensor made on reading would leave its place to the next one
-        found[name] = tensor.detach().cpu().contiguous()
-    return found
+        stored[place] = tensor  # kept: a tensor made on reading would leave its place to the next one
+        plain[name] = tensor.detach().cpu().contiguous()
+    return plain
 
 
 def unpack(content: bytes) -> Unpacked:
@@ -250,16 +250,16 @@ def unpack(content: bytes) -> Unpacked:
     try:
         version = _whole_number(facts, "version")
         if "rank" not in facts:
-            found = Unpacked(tensors, version, "")
+            unpacked = Unpacked(tensors, version, "")
         else:
             adapter = Adapter(tensors, _whole_number(facts, "rank"), float(facts["alpha"]))
-            found = Unpacked(adapter, version, facts["over"])
+            unpacked = Unpacked(adapter, version, facts["over"])
     except KeyError as error:
         raise ValueError(f"weights: the header's __metadata__ has no {error}") from None
     except ValueError as error:
         raise ValueError(f"weights: the header's __metadata__: {error}") from None
     _check_finite(tensors)
-    return found
+    return unpacked
 
 
 def _whole_number(facts: Mapping[str, str], name: str) -> int:

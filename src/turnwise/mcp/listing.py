@@ -25,7 +25,9 @@ class ToolListing:
     @property
     def problems(self) -> dict[str, str]:
         """By server, why no episode may use it: it was not reached, or could change the user's own data."""
-        refused = {name: refusal(found) for name, found in self.exposures.items() if found.is_refused}
+        refused = {
+            name: refusal(exposure) for name, exposure in self.exposures.items() if exposure.is_refused
+        }
         return {**self.failures, **refused}
 
     def as_json(self) -> dict[str, Any]:

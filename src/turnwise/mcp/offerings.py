@@ -77,12 +77,14 @@ async def _resources(client: Client, clean: Callable[[str], str]) -> list[Server
         cursor = page.next_cursor
         if cursor is None or len(listed) >= MAX_RESOURCES:
             break
-    found = []
+    resources = []
     for number, resource in enumerate(listed[:MAX_RESOURCES]):
         text = await _text(client, resource.uri) if number < MAX_READ else ""
         description = clean(resource.description or "")
-        found.append(ServerResource(clean(str(resource.uri)), clean(resource.name), description, clean(text)))
-    return found
+        resources.append(
+            ServerResource(clean(str(resource.uri)), clean(resource.name), description, clean(text))
+        )
+    return resources
 
 
 async def _text(client: Client, uri: str) -> str:

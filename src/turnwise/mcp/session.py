@@ -413,9 +413,9 @@ def command_of(spec: ServerSpec, directory: Path | None, namespace: Namespace | 
     def fill(text: str) -> str:
         return text.replace(f"${{{EPISODE_DIR}}}", str(directory))
 
-    found = installer(spec)
-    is_offline = found is not None and namespace is not None and not namespace.has_network
-    offline = found.offline if found is not None and is_offline else {}
+    package_installer = installer(spec)
+    is_offline = package_installer is not None and namespace is not None and not namespace.has_network
+    offline = package_installer.offline if package_installer is not None and is_offline else {}
 
     return Command(
         program=fill(spec.command),

@@ -168,15 +168,15 @@ class ServerSpec(BaseModel):
 
     @property
     def _named_values(self) -> dict[str, str]:
-        given = {"url": self.url or "", **self.headers, **self.env}
+        values = {"url": self.url or "", **self.headers, **self.env}
         for number, (argument, following) in enumerate(itertools.pairwise((*self.args, ""))):
             name, is_assigned, value = argument.partition("=")
             is_flag = argument.startswith("-")
             if is_flag and (is_assigned or is_secret_name(name)):
-                given[name] = value or following
+                values[name] = value or following
             elif not is_flag:
-                given[f"args[{number}]"] = argument
-        return given
+                values[f"args[{number}]"] = argument
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,9 @@ def _places(path: Path, text: str, servers: Iterable[str]) -> dict[str, str]:
     for number, line in enumerate(text.splitlines(), 1):
         for name in {key for key in _KEY.findall(line) if key in lines}:
             lines[name].append(number)
-    return {name: f"{path}:{found[0]}" if len(found) == 1 else str(path) for name, found in lines.items()}
+    return {
+        name: f"{path}:{numbers[0]}" if len(numbers) == 1 else str(path) for name, numbers in lines.items()
+    }
 
 
 def blocks_of(content: bytes, where: str) -> dict[str, Any]:

@@ -92,17 +92,17 @@ class Stock:
     async def new_set(self, real: Sequence[Path] = ()) -> ProcessSet:
         """Create a set without processes; its folders are private, except `real`. Raises ConnectFailed."""
         enclosure = await self._found_enclosure()
-        made = ProcessSet()
+        processes = ProcessSet()
         if enclosure != Enclosure():
             try:
                 if real:
                     enclosure = with_real(enclosure, real)
-                made.namespace = await open_namespace(enclosure, self._scratch)
+                processes.namespace = await open_namespace(enclosure, self._scratch)
             except (NotPrivate, OSError) as error:
                 reason = f"has no walls around it: {error}"
                 raise ConnectFailed(ServerLoss(self.name, reason)) from None
-        self._sets.add(made)
-        return made
+        self._sets.add(processes)
+        return processes
 
     async def install(
         self, spec: ServerSpec, start: Callable[[ProcessSet], Awaitable[Session]]
@@ -112,18 +112,18 @@ class Stock:
         The command does this whenever it runs. No tool is called in this set. A failure is returned: on a
         machine without network, the caches may have all that is needed.
         """
-        found = installer(spec)
-        if found is None or not (await self._found_enclosure()).is_walled:
+        package_installer = installer(spec)
+        if package_installer is None or not (await self._found_enclosure()).is_walled:
             return None
-        made = await self.new_set(real=found.caches)
+        processes = await self.new_set(real=package_installer.caches)
         try:
-            await start(made)
+            await start(processes)
         except ConnectFailed as error:
             program = Path(spec.command or "").name
             words = f"{error.loss.message} when {program} started it with network, to install it"
             return ConnectFailed(replace(error.loss, message=words), error.rest_seconds)
         finally:
-            await self.discard(made)
+            await self.discard(processes)
         return None
 
     async def take(self) -> ProcessSet:
@@ -160,19 +160,19 @@ class Stock:
 
     async def end_spenders(self) -> None:
         """End the sets that take more of the disk than they may."""
-        for made in tuple(self._sets):
-            if made.namespace is not None:
-                num_bytes, _ = await asyncio.to_thread(size_of, made.namespace.directory)
+        for processes in tuple(self._sets):
+            if processes.namespace is not None:
+                num_bytes, _ = await asyncio.to_thread(size_of, processes.namespace.directory)
                 if num_bytes > self.max_disk_bytes:
-                    made.spent = (
+                    processes.spent = (
                         f"the episode's changes took {num_bytes / 1e6:,.0f} MB of disk, and its servers were "
                         f"ended; max_disk_bytes allows {self.max_disk_bytes / 1e6:,.0f} MB"
                     )
-                    await self.discard(made)
+                    await self.discard(processes)
 
     async def close(self) -> None:
         self._is_closing = True
-        await asyncio.gather(*(self.discard(made) for made in tuple(self._sets)))
+        await asyncio.gather(*(self.discard(processes) for processes in tuple(self._sets)))
 
     async def _found_enclosure(self) -> Enclosure:
         async with self._finding_enclosure:
@@ -212,8 +212,8 @@ class Stock:
 
     async def _spawn(self) -> None:
         try:
-            made = await self.new_set()
-            await self._start_all(made)
+            processes = await self.new_set()
+            await self._start_all(processes)
         except ConnectFailed as error:
             self._num_alive -= 1
             if self._num_waiting:
@@ -221,7 +221,7 @@ class Stock:
             elif not self._is_closing:
                 logger.warning("%s", error)
         else:
-            self._ready.put_nowait(made)
+            self._ready.put_nowait(processes)
         finally:
             self._num_spawning -= 1
 

@@ -101,5 +101,5 @@ def _cached_json(name: str, file: str) -> dict[str, Any]:
 def _cached_file(name: str, file: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(name, file)
-    return Path(found) if isinstance(found, str) else None
+    cached = try_to_load_from_cache(name, file)
+    return Path(cached) if isinstance(cached, str) else None

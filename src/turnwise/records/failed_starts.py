@@ -79,11 +79,11 @@ def read_failed_starts(runs: Path) -> list[FailedStart]:
         lines = read_bytes(runs / FILE, _MAX_BYTES).split(b"\n")
     except (OSError, Damaged):
         return []
-    found = []
+    starts = []
     for line in lines[-MAX_STARTS * 2 :]:
         with contextlib.suppress(ValidationError, ValueError, RecursionError):
-            found.append(_short(_LINE.validate_json(line)))
-    return found[-MAX_STARTS:]
+            starts.append(_short(_LINE.validate_json(line)))
+    return starts[-MAX_STARTS:]
 
 
 def _append(path: Path, start: FailedStart) -> None:

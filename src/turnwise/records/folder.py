@@ -284,8 +284,8 @@ class RunFolder:
 
 
 def _step_of(file: Path) -> int | None:
-    found = _STEP.match(file.name)
-    return int(found[1]) if found else None
+    match = _STEP.match(file.name)
+    return int(match[1]) if match else None
 
 
 def _check_run(path: Path) -> None:

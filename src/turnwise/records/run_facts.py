@@ -262,8 +262,8 @@ def _damaged_reports(folder: Path) -> list[str]:
         return []
     except Damaged as error:
         return [f"evaluations: {error.reason}"]
-    found = {name: damage_of(folder / "evaluations" / name) for name in names}
-    return [f"evaluations/{name}: {reason}" for name, reason in found.items() if reason]
+    damage = {name: damage_of(folder / "evaluations" / name) for name in names}
+    return [f"evaluations/{name}: {reason}" for name, reason in damage.items() if reason]
 
 
 def _state(lock: Path, ending: Ending | None, summary: ShownSummary | None) -> tuple[str, str]:

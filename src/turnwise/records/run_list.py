@@ -38,10 +38,10 @@ class RunLine:
 def list_runs(folder: Path) -> list[RunLine]:
     """The runs directly in a folder, oldest first; empty if there is no such folder."""
     try:
-        found = [read_run(child) for child in folder.iterdir() if is_run(child)]
+        listed = [read_run(child) for child in folder.iterdir() if is_run(child)]
     except FileNotFoundError:
         return []
-    return sorted(found, key=lambda run: (run.started, run.folder))
+    return sorted(listed, key=lambda run: (run.started, run.folder))
 
 
 def is_run(folder: Path) -> bool:
@@ -74,7 +74,7 @@ def removable(folder: Path, names: Sequence[Path]) -> list[RunLine]:
     """
     if not names:
         return [run for run in list_runs(folder) if run.is_empty and _is_ours(run.folder)]
-    found = []
+    chosen = []
     for name in names:
         place = name if is_run(name) else folder / name
         if not is_run(place):
@@ -84,8 +84,8 @@ def removable(folder: Path, names: Sequence[Path]) -> list[RunLine]:
             raise ValueError(f"{name}: the run is {run.state}" + (f": {run.reason}" if run.reason else ""))
         if not _is_ours(place):
             raise ValueError(f"{name}: its versions.json is not that of a run, so it is not removed")
-        found.append(run)
-    return found
+        chosen.append(run)
+    return chosen
 
 
 def _is_ours(folder: Path) -> bool:

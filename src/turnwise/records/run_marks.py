@@ -131,7 +131,7 @@ def _addresses(recipe: Recipe) -> Iterator[Named]:
         user = recipe.user
         yield Named("user.url", f"the user's model at {user.url} gets {user.key_variable}")
     for part in recipe.rewards:
-        given = {name: part.options[name] for name in _OF_A_JUDGE if name in part.options}
-        if part.name == "judge" and given:
-            words = ", ".join(f"{name} {value}" for name, value in given.items())
+        options = {name: part.options[name] for name in _OF_A_JUDGE if name in part.options}
+        if part.name == "judge" and options:
+            words = ", ".join(f"{name} {value}" for name, value in options.items())
             yield Named("rewards", f"a judge with {words}")

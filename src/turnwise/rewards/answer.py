@@ -28,9 +28,9 @@ def says_answer(trajectory: Trajectory) -> bool:
     truth = trajectory.task.truth.answer
     if truth is None:
         return True
-    given = "\n".join(message.content for message in trajectory.task.prompt)
+    prompt = "\n".join(message.content for message in trajectory.task.prompt)
     try:
-        return matches(truth, answer_text(trajectory), given=given)
+        return matches(truth, answer_text(trajectory), given=prompt)
     except ValueError as error:
         raise ValueError(f"task {trajectory.task.id!r}: {error}") from error
 

@@ -149,9 +149,9 @@ def stated_number(text: str, *, given: str = "") -> Stated | None:
     if last:
         is_labelled = last[0][0]
         return _agreed([stated for label, stated in claims if label or not is_labelled])
-    numbers = [found.stated for line in lines for found in _scan(line)]
+    numbers = [number.stated for line in lines for number in _scan(line)]
     if _agreed(numbers) is None:
-        asked = {_spelled(found.stated) for line in lines_of(given[:MAX_CHARS]) for found in _scan(line)}
+        asked = {_spelled(number.stated) for line in lines_of(given[:MAX_CHARS]) for number in _scan(line)}
         numbers = [stated for stated in numbers if _spelled(stated) not in asked]
     return _agreed(numbers)
 
@@ -171,9 +171,9 @@ def lines_of(text: str) -> list[str]:
 def _claim(line: str) -> Iterator[tuple[bool, Stated]]:
     """Yield whether the line is labelled, and its number, if the line is nothing but a claim."""
     bare = LABEL.sub("", line)
-    found = list(_scan(bare))
-    if len(found) == 1 and not bare[: found[0].start].strip() and not bare[found[0].end :].strip(" .!"):
-        yield bare != line, found[0].stated
+    numbers = list(_scan(bare))
+    if len(numbers) == 1 and not bare[: numbers[0].start].strip() and not bare[numbers[0].end :].strip(" .!"):
+        yield bare != line, numbers[0].stated
 
 
 def _agreed(numbers: Sequence[Stated]) -> Stated | None:
@@ -192,9 +192,9 @@ def _spelled(stated: Stated) -> str:
 def _scan(line: str) -> Iterator[_Found]:
     line = _DATE.sub(" | ", line)
     for match in _DIGITS.finditer(line):
-        found = _read(line, match)
-        if found is not None:
-            yield found
+        number = _read(line, match)
+        if number is not None:
+            yield number
 
 
 def _read(line: str, digits: re.Match[str]) -> _Found | None:

@@ -32,10 +32,10 @@ def makes_writes(trajectory: Trajectory) -> bool:
     expected = trajectory.task.truth.writes
     if expected is None:
         return True
-    made = changes(trajectory)
-    if _is_unclear(trajectory) or len(made) != len(expected):
+    writes = changes(trajectory)
+    if _is_unclear(trajectory) or len(writes) != len(expected):
         return False
-    fits = [[number for number, call in enumerate(made) if _fits(write, *call)] for write in expected]
+    fits = [[number for number, call in enumerate(writes) if _fits(write, *call)] for write in expected]
     return _pairs_off(fits)
 
 
@@ -45,7 +45,7 @@ def changes(trajectory: Trajectory) -> list[tuple[str, Mapping[str, Any]]]:
     A tool that is not marked read-only may change something, so its calls count.
     """
     tools = {tool.name: tool for tool in trajectory.tools}
-    made: list[tuple[str, Mapping[str, Any]]] = []
+    writes: list[tuple[str, Mapping[str, Any]]] = []
     for call, result in trajectory.calls:
         tool = tools.get(call.name)
         if tool is not None and tool.is_read_only:
@@ -53,8 +53,8 @@ def changes(trajectory: Trajectory) -> list[tuple[str, Mapping[str, Any]]]:
         if result.fault is Fault.INFRA and result.cause not in _NEVER_MADE:
             raise RewardDown(f"{call.name} ended in {result.cause.value}: whether it was done is not known")
         if result.cause in _MADE:
-            made.append((call.name, _arguments(call, result, tool)))
-    return made
+            writes.append((call.name, _arguments(call, result, tool)))
+    return writes
 
 
 def _is_unclear(trajectory: Trajectory) -> bool:
@@ -109,11 +109,11 @@ def _pairs_off(fits: Sequence[Sequence[int]]) -> bool:
     owner: dict[int, int] = {}
 
     def place(expected: int, tried: set[int]) -> bool:
-        for made in fits[expected]:
-            if made not in tried:
-                tried.add(made)
-                if made not in owner or place(owner[made], tried):
-                    owner[made] = expected
+        for change in fits[expected]:
+            if change not in tried:
+                tried.add(change)
+                if change not in owner or place(owner[change], tried):
+                    owner[change] = expected
                     return True
         return False
 

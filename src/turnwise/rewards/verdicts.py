@@ -40,22 +40,22 @@ def verdicts_of(trajectory: Trajectory, reward: Reward) -> tuple[Verdict, ...]:
         decided: dict[str, bool | None] | None = {"environment": trajectory.scores[OUTCOME] >= 1.0}
     else:
         decided = None if is_decidable(trajectory.task) else {"reward": reward.total >= 1.0}
-    found = [
+    verdicts = [
         Verdict(_expected(truth), _said(exchange), _checks(exchange) if decided is None else {})
         for exchange, truth in zip(exchanges, truths, strict=False)
     ]
     unsent = {} if decided is not None else {"sent": False}
-    found += [Verdict(_expected(truth), "", unsent) for truth in truths[len(found) :]]
+    verdicts += [Verdict(_expected(truth), "", unsent) for truth in truths[len(verdicts) :]]
     if decided is not None:
-        found[-1] = Verdict(found[-1].expected, found[-1].said, decided)
-    return tuple(found)
+        verdicts[-1] = Verdict(verdicts[-1].expected, verdicts[-1].said, decided)
+    return tuple(verdicts)
 
 
 def _checks(exchange: Trajectory) -> dict[str, bool | None]:
     """The checks that the truth asks for; the ending, which every task needs, also where it fails."""
     asked = _asked(exchange.task.truth)
-    found = {name: _holds(name, exchange) for name in CHECKS}
-    return {name: holds for name, holds in found.items() if name in asked or holds is not True}
+    outcomes = {name: _holds(name, exchange) for name in CHECKS}
+    return {name: holds for name, holds in outcomes.items() if name in asked or holds is not True}
 
 
 def _holds(name: str, exchange: Trajectory) -> bool | None:
@@ -90,8 +90,8 @@ def _expected(truth: Truth) -> str | None:
 def _said(exchange: Trajectory) -> str:
     text, truth = answer_text(exchange), exchange.task.truth
     if truth.answer is not None and truth.answer.matcher is Matcher.NUMERIC:
-        given = "\n".join(message.content for message in exchange.task.prompt)
-        stated = stated_number(text, given=given)
+        prompt = "\n".join(message.content for message in exchange.task.prompt)
+        stated = stated_number(text, given=prompt)
         if stated is not None:
             return " ".join([f"{stated.value:.15g}", *sorted(stated.units)])
     return text

@@ -207,12 +207,12 @@ class Conversation:
         """Make calls; one to a tool that is leased but not offered now is refused like any unknown tool."""
         offered = {tool.name for tool in self.tools}
         hidden = {tool.name for tool in self.toolbox.tools} - offered
-        made = iter(await self.toolbox.call([call for call in calls if call.name not in hidden]))
+        results = iter(await self.toolbox.call([call for call in calls if call.name not in hidden]))
         # The message names no tool that the model does not know.
         refusal = f"error: no such tool is offered now; the tools are {', '.join(sorted(offered)) or 'none'}"
         return [
             ToolResult(call.id, refusal, Cause.UNKNOWN_TOOL, seconds=0.0)
             if call.name in hidden
-            else next(made)
+            else next(results)
             for call in calls
         ]

@@ -60,8 +60,8 @@ def _turn(number: int, turn: Turn) -> list[Text]:
     if parsed.error is not None:
         lines.append(_line(f"{number} {parsed.error.kind}", parsed.error.message, "red"))
     for position, call in enumerate(parsed.calls):
-        made = "call of the plan" if turn.is_given else "call"
-        lines.append(_line(f"{number} {made}", f"{call.name} {dict(call.arguments)!r}", "cyan"))
+        label = "call of the plan" if turn.is_given else "call"
+        lines.append(_line(f"{number} {label}", f"{call.name} {dict(call.arguments)!r}", "cyan"))
         if position < len(turn.results):
             result = turn.results[position]
             note = f"{number} {result.cause}, {result.seconds * 1000:.0f} ms"

@@ -65,8 +65,8 @@ def find_repetition(turns: Sequence[Turn], max_repeats: int = MAX_REPEATS) -> Re
 def first_repetition(turns: Sequence[Turn], max_repeats: int = MAX_REPEATS) -> Repetition | None:
     """Return the first repetition of an episode, which may have gone on after it; None if it has none."""
     keys = _comparable(turns)
-    found = (_found(turns, keys, end, max_repeats) for end in range(1, len(turns) + 1))
-    return next((repetition for repetition in found if repetition is not None), None)
+    repetitions = (_found(turns, keys, end, max_repeats) for end in range(1, len(turns) + 1))
+    return next((repetition for repetition in repetitions if repetition is not None), None)
 
 
 def repeats_itself(trajectory: Trajectory) -> bool:

@@ -68,8 +68,8 @@ def find_takeover(failed: Trajectory, *, is_before_changes: bool = False) -> Tak
         trouble = _trouble(failed.turns, index, is_early=bool(left))
         if trouble is not None:
             num_kept = index if trouble in (Trouble.CUT, Trouble.EARLY_TEXT) else index + 1
-            found = Takeover(trouble, num_kept, _remaining(exchanges, left, turn.message))
-            return None if is_before_changes else found
+            takeover = Takeover(trouble, num_kept, _remaining(exchanges, left, turn.message))
+            return None if is_before_changes else takeover
         if strayed is None and turn.parsed.calls:
             strayed = Takeover(Trouble.STRAYED, index + 1, _remaining(exchanges, left, turn.message))
     if is_before_changes or not failed.turns:
@@ -84,8 +84,8 @@ def find_takeover(failed: Trajectory, *, is_before_changes: bool = False) -> Tak
 def _changes(turn: Turn, done: Sequence[bool], tools: Sequence[Tool]) -> bool:
     """Whether a call of the turn that is no step of the plan may have changed something."""
     readers = _readers(tools)
-    made = zip(turn.parsed.calls, turn.results, done, strict=False)
-    return any(not (is_done or result.is_error or call.name in readers) for call, result, is_done in made)
+    calls = zip(turn.parsed.calls, turn.results, done, strict=False)
+    return any(not (is_done or result.is_error or call.name in readers) for call, result, is_done in calls)
 
 
 def _trouble(turns: Sequence[Turn], index: int, *, is_early: bool) -> Trouble | None:

@@ -12,11 +12,11 @@ from turnwise.system.secret_values import environment_secrets
 def dotenv_variables(directory: Path | None = None) -> dict[str, str]:
     """The variables of `.env` in the directory and in its parent; the directory's take precedence."""
     here = (directory or Path.cwd()).resolve()
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for path in (here.parent / ".env", here / ".env"):
         if path.is_file():
-            found.update({key: value for key, value in dotenv_values(path).items() if value is not None})
-    return found
+            variables.update({key: value for key, value in dotenv_values(path).items() if value is not None})
+    return variables
 
 
 def environment(directory: Path | None = None) -> dict[str, str]:

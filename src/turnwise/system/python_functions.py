@@ -55,12 +55,12 @@ def find_function(name: str, what: str, given: Given = NOTHING_GIVEN) -> Callabl
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"{what} {name!r}: {module_name} cannot be imported: {reason}") from error
     try:
-        found = reduce(getattr, path.split("."), module)
+        function = reduce(getattr, path.split("."), module)
     except AttributeError as error:
         raise ValueError(f"{what} {name!r}: {error}") from error
-    if not callable(found):
-        raise ValueError(f"{what} {name!r} is a {type(found).__name__}, not a function")
-    return found
+    if not callable(function):
+        raise ValueError(f"{what} {name!r} is a {type(function).__name__}, not a function")
+    return function
 
 
 def _at(module: str, path: str) -> Any:

@@ -75,14 +75,14 @@ class Redaction:
         if len(closed) == len(folded) or not any(spelling in closed for spelling in self._encoded):
             return
         closed = _GAPS.sub("", folded)
-        found = [span for spelling in self._encoded for span in _occurrences(spelling, closed)]
+        spans = [span for spelling in self._encoded for span in _occurrences(spelling, closed)]
         # for each piece between gaps: where it starts without and with the gaps
         starts, offsets, num_removed = [0], [0], 0
         for gap in _GAPS.finditer(folded):
             num_removed += gap.end() - gap.start()
             starts.append(gap.end() - num_removed)
             offsets.append(num_removed)
-        for start, stop in found:
+        for start, stop in spans:
             first, last = (bisect.bisect_right(starts, place) - 1 for place in (start, stop - 1))
             yield start + offsets[first], stop + offsets[last]
 

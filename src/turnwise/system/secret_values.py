@@ -73,16 +73,16 @@ def secret_values(
     named: Mapping[str, str], *, also: Collection[str] = (), never: Collection[str] = ()
 ) -> set[str]:
     """The secrets among named values. Names in `also` always hold one, those in `never` are skipped."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     shown = {value.lower() for name, value in named.items() if not is_secret_name(name) and name not in also}
     for name, value in named.items():
         if name in never:
             continue
-        found.update(_parts(value))
+        secrets.update(_parts(value))
         is_named = is_secret_name(name) and not _is_plain(value) and not _says_nothing(name, value, shown)
         if name in also or is_named or _URL_LOGIN.match(value):
-            found.add(value)
-    return {secret for secret in found if len(secret) >= MIN_SECRET_CHARS}
+            secrets.add(value)
+    return {secret for secret in secrets if len(secret) >= MIN_SECRET_CHARS}
 
 
 def environment_secrets(variables: Mapping[str, str]) -> set[str]:
@@ -103,13 +103,13 @@ def secrets_in_data(text: str) -> set[str]:
 
     Data is full of hashes and ids, so what only looks random is not a secret here.
     """
-    found = {key for key in _KEY_IN_DATA.findall(text) if sum(map(str.isdigit, key)) >= _LEAST_DIGITS}
-    found.update(_LOGIN_IN_DATA.findall(text))
+    secrets = {key for key in _KEY_IN_DATA.findall(text) if sum(map(str.isdigit, key)) >= _LEAST_DIGITS}
+    secrets.update(_LOGIN_IN_DATA.findall(text))
     for part in text.split("PRIVATE KEY-----")[1:]:
         block, end, _ = part.partition("-----END")
-        found.update(_LINE_OF_KEY.findall(block) if end else ())
-    found.update(value for name, value in _ASSIGNED.findall(text) if is_secret_field(name, value))
-    return {secret for secret in found if len(secret) >= MIN_SECRET_CHARS}
+        secrets.update(_LINE_OF_KEY.findall(block) if end else ())
+    secrets.update(value for name, value in _ASSIGNED.findall(text) if is_secret_field(name, value))
+    return {secret for secret in secrets if len(secret) >= MIN_SECRET_CHARS}
 
 
 def is_secret_field(name: str, value: str) -> bool:

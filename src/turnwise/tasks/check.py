@@ -50,8 +50,8 @@ def check_files(
     unreadable = [item for item in items if isinstance(item, Problem)]
     placed = [item for item in items if isinstance(item, PlacedTask)]
     order = {str(path): number for number, path in enumerate(paths)}
-    found = [*unreadable, *check(placed, tools, why_unscorable, live)]
-    return sorted(found, key=lambda problem: (order[problem.file], problem.row))
+    problems = [*unreadable, *check(placed, tools, why_unscorable, live)]
+    return sorted(problems, key=lambda problem: (order[problem.file], problem.row))
 
 
 def check(

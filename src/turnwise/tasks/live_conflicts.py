@@ -31,9 +31,9 @@ def live_conflicts(task: Task, live: Sequence[LiveServer]) -> Iterator[tuple[str
 
 def check_worlds(tasks: Iterable[Task], live: Sequence[LiveServer]) -> None:
     """Raise ValueError if live servers rule out a task; it names the first and counts the others."""
-    found = [(task.id, message) for task in tasks for _, message in live_conflicts(task, live)]
-    if found:
-        (_, message), num_more = found[0], len({task_id for task_id, _ in found}) - 1
+    conflicts = [(task.id, message) for task in tasks for _, message in live_conflicts(task, live)]
+    if conflicts:
+        (_, message), num_more = conflicts[0], len({task_id for task_id, _ in conflicts}) - 1
         more = f" (and {num_more} more such tasks)" if num_more else ""
         raise ValueError(f"{message}{more}")
 

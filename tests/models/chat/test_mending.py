@@ -44,7 +44,7 @@ def call(body: str) -> str:
         (call('{"tool": "f", "input": {"x": true, "y": "a"}}'), '"name" in place of "tool"'),
         (call(json.dumps({"name": "f", "arguments": '{"x": true, "y": "a"}'})), "is an object, not text"),
         (call(json.dumps({"type": "function", "function": json.loads(GOOD)})), "only the object"),
-        (call(f"[{GOOD}]"), "no list"),
+        (call(f"[{GOOD}]"), "not in a list"),
         (f"<think>I write <tool_call>.</think>So: {call(GOOD.replace('true', 'True'))}", "`True`"),
     ],
 )

@@ -91,9 +91,9 @@ def episode_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> EpisodeRow:
     turns = played["turns"]
     calls = _calls(turns, {tool.name: tool.server for tool in tools})
     is_success = _is_success(record, tools)
-    found = verdicts(record, tools)
-    message = next((place for place, verdict in enumerate(found) if verdict.failed), len(found) - 1)
-    verdict = found[message] if found else Verdict(None, "", {})
+    judged = verdicts(record, tools)
+    message = next((place for place, verdict in enumerate(judged) if verdict.failed), len(judged) - 1)
+    verdict = judged[message] if judged else Verdict(None, "", {})
     return EpisodeRow(
         step=int(record["step"]),
         task=text(task["id"]),
@@ -133,8 +133,8 @@ def _question(task: Mapping[str, Any], message: int) -> str:
 
 def _number(words: str) -> float | None:
     """The value of a text that is a number, with or without a unit: `-1,234.5 USD`, `$3`, `12%`."""
-    found = _NUMBER.fullmatch(words.strip()[:MAX_LISTED_CHARS])
-    value = float((found["sign"] + found["digits"]).replace(",", "")) if found else math.inf
+    match = _NUMBER.fullmatch(words.strip()[:MAX_LISTED_CHARS])
+    value = float((match["sign"] + match["digits"]).replace(",", "")) if match else math.inf
     return value if math.isfinite(value) else None
 
 

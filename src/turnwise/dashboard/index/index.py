@@ -99,11 +99,11 @@ class Index:
     @property
     def problems(self) -> list[str]:
         """One line for each file or folder that could not be read in full."""
-        found = [f"{name}: {reason}" for name, reason in sorted(self._damaged.copy().items())]
+        faults = [f"{name}: {reason}" for name, reason in sorted(self._damaged.copy().items())]
         with self.reading() as connection:
             rows = connection.execute("SELECT name, num_bad FROM files WHERE num_bad > 0 ORDER BY name")
-            found += [f"{row['name']}: {row['num_bad']} of its lines cannot be read" for row in rows]
-        return [*found, self._fault] if self._fault else found
+            faults += [f"{row['name']}: {row['num_bad']} of its lines cannot be read" for row in rows]
+        return [*faults, self._fault] if self._fault else faults
 
     def give_up(self, reason: str) -> bool:
         """Report the folder as unreadable until a refresh succeeds; return whether the report is new."""
@@ -162,8 +162,8 @@ class Index:
                 rows = connection.execute("SELECT name, inode, offset FROM files")
                 self._seen = {row["name"]: (row["inode"], row["offset"]) for row in rows}
             due, self.is_behind = self._due(files), False
-            for number, (file, seen) in enumerate(due):
-                has_new, is_done = self._read(connection, file, seen, deadline)
+            for number, (file, status) in enumerate(due):
+                has_new, is_done = self._read(connection, file, status, deadline)
                 is_changed |= has_new
                 self.is_behind = not is_done or number + 1 < len(due)
                 if time.monotonic() > deadline:
@@ -205,16 +205,16 @@ class Index:
 
     def _files(self) -> list[str]:
         """The files to read, in order: metrics first, so that the page shows something soon; tokens last."""
-        found = ["metrics.jsonl"] if os.path.lexists(self.run / "metrics.jsonl") else []
+        names = ["metrics.jsonl"] if os.path.lexists(self.run / "metrics.jsonl") else []
         for folder in _FOLDERS:
             self._damaged.pop(folder, None)
             try:
-                found += [f"{folder}/{name}" for name in names_in(self.run / folder) if _NAME.fullmatch(name)]
+                names += [f"{folder}/{name}" for name in names_in(self.run / folder) if _NAME.fullmatch(name)]
             except FileNotFoundError:
                 continue
             except Damaged as error:
                 self._damaged[folder] = error.reason
-        return found
+        return names
 
     def _due(self, files: list[str]) -> list[tuple[str, tuple[int, int]]]:
         """The files whose inode or size has changed, with both; old files are checked every 30th refresh."""
@@ -359,20 +359,20 @@ class Index:
         if record["kind"] != "trajectory":
             raise ValueError("neither tools nor a trajectory")
         digest = text(record["tools"])
-        found = episode_of(record, self._tools(connection, file, digest))
-        source, step = _source(connection, name, found.step)
-        row = (file, *place, digest, source, step, *astuple(found)[1:-1])
+        episode = episode_of(record, self._tools(connection, file, digest))
+        source, step = _source(connection, name, episode.step)
+        row = (file, *place, digest, source, step, *astuple(episode)[1:-1])
         marks = ", ".join("?" * (len(row) + 1))
         number = new_row(connection, f"INSERT INTO episodes VALUES ({marks})", None, *row)  # noqa: S608
         connection.executemany(
             "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(number, file, source, step, *astuple(call)) for call in found.calls],
+            [(number, file, source, step, *astuple(call)) for call in episode.calls],
         )
 
     def _tools(self, connection: sqlite3.Connection, file: int, digest: str) -> tuple[Tool, ...]:
         if (file, digest) not in self._offers:
-            found = offer(self, connection, file, digest)
-            self._offers[(file, digest)] = tools_of(found) if found else ()
+            offered = offer(self, connection, file, digest)
+            self._offers[(file, digest)] = tools_of(offered) if offered else ()
         return self._offers[(file, digest)]
 
 
@@ -416,10 +416,10 @@ def _step(value: Any) -> int:
 
 def _numbers(values: Any) -> list[float]:
     """Convert to numbers, whole ones to int. ValueError or TypeError if one is not a finite number."""
-    found = [float(value) for value in values]
-    if not all(map(math.isfinite, found)):
+    numbers = [float(value) for value in values]
+    if not all(map(math.isfinite, numbers)):
         raise ValueError("not a finite number")
-    return [int(value) if value.is_integer() else value for value in found]
+    return [int(value) if value.is_integer() else value for value in numbers]
 
 
 def _changed_at(folder: Path) -> int:

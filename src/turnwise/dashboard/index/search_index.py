@@ -97,8 +97,8 @@ def excerpts(
             [row["file"] for row in rows],
         ).fetchall()
     )
-    found = [excerpt_of(_passages(index, names.get(row["file"], ""), row, pieces), typed) for row in rows]
-    return [asdict(excerpt) if excerpt else None for excerpt in found]
+    cut = [excerpt_of(_passages(index, names.get(row["file"], ""), row, pieces), typed) for row in rows]
+    return [asdict(excerpt) if excerpt else None for excerpt in cut]
 
 
 def _add(index: Index, connection: sqlite3.Connection, pieces: Pieces) -> bool:

@@ -44,8 +44,8 @@ def terms_of(typed: str) -> list[tuple[str, ...]]:
 
     `get_order "no such id" 185.48` has three terms: (get, order), (no, such, id) and (185, 48).
     """
-    found = (_words(phrase or word) for phrase, word in _TERM.findall(typed))
-    return list(dict.fromkeys(words for words in found if words))
+    terms = (_words(phrase or word) for phrase, word in _TERM.findall(typed))
+    return list(dict.fromkeys(words for words in terms if words))
 
 
 def match_of(typed: str) -> str:

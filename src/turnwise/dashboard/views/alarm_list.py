@@ -21,11 +21,11 @@ def listed_alarms(
 ) -> dict[str, Any]:
     """The newest alarms, and `groups`: one for each kind of alarm, those that halted the run first."""
     index = run.index
-    found = alarms(index, first=first, last=last, axis=axis)
-    counts = sorted(found.pop("counts"), key=lambda count: (count["level"] != "halt", -count["last"]))
+    listed = alarms(index, first=first, last=last, axis=axis)
+    counts = sorted(listed.pop("counts"), key=lambda count: (count["level"] != "halt", -count["last"]))
     row = run.row()
     groups = [_group(index, count, row) for count in counts[:MAX_GROUPS]]
-    return {**found, "groups": groups, "num_groups": len(counts), "last_step": last_step(index)}
+    return {**listed, "groups": groups, "num_groups": len(counts), "last_step": last_step(index)}
 
 
 def _group(index: Index, count: dict[str, Any], row: RunRow) -> dict[str, Any]:

@@ -36,12 +36,12 @@ def calls(index: Index, wanted: CallFilter, *, offset: int = 0, limit: int = 20)
     with index.reading() as connection:
         # no injection: the SQL is built from our own constants, the user's values are bound
         [total] = connection.execute(f"SELECT count(*) FROM calls WHERE {where}", values).fetchone()  # noqa: S608
-        found = connection.execute(
+        numbers = connection.execute(
             f"SELECT rowid AS number, step FROM calls WHERE {where} "  # noqa: S608
             "ORDER BY step DESC, rowid DESC LIMIT ? OFFSET ?",
             (*values, min(max(limit, 1), MAX_PAGE), max(offset, 0)),
         ).fetchall()
-        rows = [dict(connection.execute(_CALL, (row["number"],)).fetchone()) for row in found]
+        rows = [dict(connection.execute(_CALL, (row["number"],)).fetchone()) for row in numbers]
     lines: dict[int, Mapping[str, Any]] = {}  # several calls of a page may be of one episode
     for row in rows:
         place = (row.pop("file"), row.pop("offset"), row.pop("length"))

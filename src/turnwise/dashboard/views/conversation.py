@@ -62,12 +62,12 @@ def side_by_side(
     index: Index, episode: int, recipe: ShownRecipe, pieces: Pieces, *, limit: int = 16
 ) -> list[dict[str, Any]]:
     """The turns and the outcome of the first `limit` members of the episode's group."""
-    found, rows = [], group(index, episode)
+    shown, rows = [], group(index, episode)
     for member in members(index, episode)[:limit]:
         record, row = _record(index, member)
         turns = [_turn(turn, pieces) for turn in record["trajectory"]["turns"]]
         keys = ("id", "episode", "reward", "is_success", "stop", "num_tokens", "seconds", "answer")
-        found.append(
+        shown.append(
             {
                 **{key: row[key] for key in keys},
                 "answer_number": row["answer_number"],
@@ -78,7 +78,7 @@ def side_by_side(
                 "last_reply": record["trajectory"].get("last_reply", ""),
             }
         )
-    return found
+    return shown
 
 
 def _advantage(
@@ -122,13 +122,13 @@ def tokens(index: Index, episode: int, recipe: ShownRecipe, pieces: Pieces) -> d
                 "update": updates[place] if updates else None,
             }
         )
-    found = {"turns": turns, "has_pieces": pieces.exist, "is_traced": updates is not None}
+    shown = {"turns": turns, "has_pieces": pieces.exist, "is_traced": updates is not None}
     if updates is not None or row["source"] != "train":
         advantage, note = None, ""
     else:
         advantage, note = group_advantage(group(index, episode), episode, recipe)
     missing = "" if updates is not None else why_not(row)
-    return {**found, "advantage": advantage, "advantage_note": note, "missing": missing}
+    return {**shown, "advantage": advantage, "advantage_note": note, "missing": missing}
 
 
 def _record(index: Index, episode: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -170,13 +170,13 @@ def _error(turn: Mapping[str, Any], pieces: Pieces) -> dict[str, Any] | None:
 
 def _call(number: int, call: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One call with its result; the result is None if the episode timed out before the call returned."""
-    found = {"name": call["name"], "arguments": json.dumps(call["arguments"], ensure_ascii=False)}
+    shown = {"name": call["name"], "arguments": json.dumps(call["arguments"], ensure_ascii=False)}
     if number >= len(results):
-        return {**found, "result": None}
-    return {**found, "result": {**results[number], "fault": fault_of(str(results[number]["cause"]))}}
+        return {**shown, "result": None}
+    return {**shown, "result": {**results[number], "fault": fault_of(str(results[number]["cause"]))}}
 
 
 def _tools(index: Index, row: Mapping[str, Any]) -> Sequence[Tool]:
     with index.reading() as connection:
-        found = offer(index, connection, row["file"], row["digest"])
-    return tools_of(found) if found else ()
+        offered = offer(index, connection, row["file"], row["digest"])
+    return tools_of(offered) if offered else ()

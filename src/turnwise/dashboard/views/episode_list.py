@@ -28,15 +28,15 @@ _NUMBERS_OR_TEXTS = ("answer", "expected")
 
 
 def _orders() -> dict[str, str]:
-    found = {"newest": "step DESC, id", "oldest": "step IS NULL, step, id"}
+    orders = {"newest": "step DESC, id", "oldest": "step IS NULL, step, id"}
     for sign, direction in (("", "ASC"), ("-", "DESC")):
-        found |= {f"{sign}{name}": f"{column} {direction}, id" for name, column in _NUMBERS.items()}
+        orders |= {f"{sign}{name}": f"{column} {direction}, id" for name, column in _NUMBERS.items()}
         for name, column in _TEXTS.items():  # episodes without the text come last in both directions
-            found[f"{sign}{name}"] = f"coalesce({column}, '') = '', {column} COLLATE NOCASE {direction}, id"
+            orders[f"{sign}{name}"] = f"coalesce({column}, '') = '', {column} COLLATE NOCASE {direction}, id"
         for name in _NUMBERS_OR_TEXTS:  # in both directions numbers come first, then texts
             order = f"{name} = '', {name}_number IS NULL, {name}_number {direction}, {name} COLLATE NOCASE"
-            found[f"{sign}{name}"] = f"{order} {direction}, id"
-    return found
+            orders[f"{sign}{name}"] = f"{order} {direction}, id"
+    return orders
 
 
 SORTS = _orders()
@@ -81,8 +81,10 @@ def page(
             (*values, min(max(limit, 1), MAX_PAGE), max(offset, 0)),
         ).fetchall()
         search = asdict(state(index, connection, searched)) if searched else None
-        found = excerpts(index, connection, rows, searched, pieces) if wanted.search else [None] * len(rows)
-    shown = [_shown(row) | {"excerpt": each} for row, each in zip(rows, found, strict=True)]
+        excerpted = (
+            excerpts(index, connection, rows, searched, pieces) if wanted.search else [None] * len(rows)
+        )
+    shown = [_shown(row) | {"excerpt": each} for row, each in zip(rows, excerpted, strict=True)]
     return {"total": total, "rows": shown, "search": search}
 
 

@@ -58,8 +58,8 @@ def _files(run: Path) -> list[Path]:
         names = [name for name in names_in(run / "evaluations") if name.endswith(".json")]
     except (FileNotFoundError, Damaged):  # damage is reported in RunFacts.problems
         return []
-    found = [run / "evaluations" / name for name in names]
-    return sorted(found, key=lambda path: (order.get(path.stem, 1), path.stem))
+    reports = [run / "evaluations" / name for name in names]
+    return sorted(reports, key=lambda path: (order.get(path.stem, 1), path.stem))
 
 
 def _figures(path: Path) -> dict[str, Any]:
@@ -91,8 +91,8 @@ def _read(path: Path, _changed: int) -> EvaluationReport:
 @functools.lru_cache(maxsize=64)
 def _summaries(path: Path, changed: int) -> dict[str, Any]:
     # through JSON: the k of pass@k become strings, the only keys that JSON objects have
-    found: dict[str, Any] = json.loads(json.dumps(figures(_read(path, changed))))
-    return found
+    summary: dict[str, Any] = json.loads(json.dumps(figures(_read(path, changed))))
+    return summary
 
 
 @functools.lru_cache(maxsize=64)

@@ -71,26 +71,26 @@ def exploration(run: ListedRun, split: str) -> dict[str, Any]:
 def _read(path: Path, _changed: int) -> dict[str, Any]:
     figures = exploration_summary(path)
     try:
-        found = _Found.model_validate(read_table(path, MAX_FILE_BYTES))
+        report = _Found.model_validate(read_table(path, MAX_FILE_BYTES))
     except ValidationError:
-        found = _Found()  # the report of another version: its figures are shown
-    tools = [(server.server, tool) for server in found.servers for tool in server.tools]
+        report = _Found()  # the report of another version: its figures are shown
+    tools = [(server.server, tool) for server in report.servers for tool in server.tools]
     tools.sort(key=lambda pair: (pair[1].num_tasks > 0, pair[1].num_answers > 0))  # what failed comes first
-    reasons = sorted(found.rejections.items(), key=lambda item: -item[1])
+    reasons = sorted(report.rejections.items(), key=lambda item: -item[1])
     return {
         "figures": None if figures is None else asdict(figures),
         "servers": [
             {"server": _cut(server.server, _MAX_NAME_CHARS), "why_not": _cut(server.why_not)}
-            for server in found.servers[:MAX_SERVERS]
+            for server in report.servers[:MAX_SERVERS]
         ],
         "num_tools": len(tools),
         "tools": [_tool(server, tool) for server, tool in tools[:MAX_TOOLS]],
         "num_reasons": len(reasons),
         "rejections": [
-            {"reason": _cut(reason), "num": num, "example": _cut(found.rejected_examples.get(reason, ""))}
+            {"reason": _cut(reason), "num": num, "example": _cut(report.rejected_examples.get(reason, ""))}
             for reason, num in reasons[:MAX_REASONS]
         ],
-        "num_held_out": len(found.held_out),
+        "num_held_out": len(report.held_out),
     }
 
 

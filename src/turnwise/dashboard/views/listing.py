@@ -41,22 +41,22 @@ class Filter:
 def choices(index: Index) -> dict[str, Any]:
     """The values of each filter, with counts: of calls for `tool` and `error`, else of episodes."""
     with index.reading() as connection:
-        found: dict[str, Any] = {}
+        choices: dict[str, Any] = {}
         for column in ("source", "family", "difficulty", "stop", "fault", "failed_check"):
             rows = connection.execute(
                 f"SELECT {column} AS value, count(*) AS num FROM episodes GROUP BY {column} ORDER BY {column}"  # noqa: S608
             )
-            found[column] = [dict(row) for row in rows]
+            choices[column] = [dict(row) for row in rows]
         rows = connection.execute(
             "SELECT tool AS value, count(*) AS num FROM calls GROUP BY tool ORDER BY tool"
         )
-        found["tool"] = [dict(row) for row in rows]
+        choices["tool"] = [dict(row) for row in rows]
         rows = connection.execute("SELECT cause AS value, count(*) AS num FROM calls GROUP BY cause")
-        found["error"] = [dict(row) for row in rows if row["value"] != Cause.OK]
-        [found["num_episodes"]] = connection.execute("SELECT count(*) FROM episodes").fetchone()
+        choices["error"] = [dict(row) for row in rows if row["value"] != Cause.OK]
+        [choices["num_episodes"]] = connection.execute("SELECT count(*) FROM episodes").fetchone()
         [num_bad] = connection.execute("SELECT sum(num_bad) FROM files").fetchone()
-        found["num_bad_lines"] = num_bad or 0
-    return found
+        choices["num_bad_lines"] = num_bad or 0
+    return choices
 
 
 def members(index: Index, episode: int) -> list[int]:

@@ -80,14 +80,14 @@ def log_page(
     with open_to_read(run / name) as file:
         size = os.fstat(file.fileno()).st_size
         stop = size if end is None else min(max(end, 0), size)
-        found, start = _matching(file.fileno(), stop, wanted, min(max(limit, 1), MAX_LINES))
-    return {"file": name, "size": size, "start": start, "end": stop, "lines": found}
+        lines, start = _matching(file.fileno(), stop, wanted, min(max(limit, 1), MAX_LINES))
+    return {"file": name, "size": size, "start": start, "end": stop, "lines": lines}
 
 
 def _matching(file: int, stop: int, wanted: LogFilter, limit: int) -> tuple[list[dict[str, Any]], int]:
     """The matching lines before `stop`, and the offset before which nothing has been looked at."""
     least = max(0, stop - MAX_SCANNED_BYTES)
-    found: list[dict[str, Any]] = []
+    matching: list[dict[str, Any]] = []
     entry: list[bytes] = []  # the lines of one entry, newest first
     start = offset = stop
     for offset, content in _backwards(file, stop, least):
@@ -95,13 +95,13 @@ def _matching(file: int, stop: int, wanted: LogFilter, limit: int) -> tuple[list
         level = _level(content)
         if level is None and len(entry) < MAX_LINES:  # the entry begins further up
             continue
-        found += _listed(entry, level, wanted)
+        matching += _listed(entry, level, wanted)
         entry, start = [], offset
-        if len(found) >= limit:
-            return found[::-1], start
+        if len(matching) >= limit:
+            return matching[::-1], start
     if entry and (least == 0 or start == stop):  # else the next page has the entry from its beginning
-        found, start = [*found, *_listed(entry, None, wanted)], offset
-    return found[::-1], start
+        matching, start = [*matching, *_listed(entry, None, wanted)], offset
+    return matching[::-1], start
 
 
 def _backwards(file: int, stop: int, least: int) -> Iterator[tuple[int, bytes]]:
@@ -128,8 +128,8 @@ def _backwards(file: int, stop: int, least: int) -> Iterator[tuple[int, bytes]]:
 
 def _level(content: bytes) -> int | None:
     """The level that the first line of an entry has; None for a line that continues an entry."""
-    if found := _HEAD.match(content):
-        return _LEVELS[found[1]]
+    if match := _HEAD.match(content):
+        return _LEVELS[match[1]]
     return _LEVELS[b"CRITICAL"] if content.startswith(_CRASH) else None
 
 

@@ -44,7 +44,7 @@ def machine(index: Index) -> dict[str, Any]:
 def _disk(folder: Path) -> dict[str, int] | None:
     """The bytes left where the folder is, and the bytes of that file system; None if nobody can say."""
     try:
-        found = os.statvfs(folder)
+        disk = os.statvfs(folder)
     except OSError:
         return None
-    return {"free_bytes": found.f_bavail * found.f_frsize, "total_bytes": found.f_blocks * found.f_frsize}
+    return {"free_bytes": disk.f_bavail * disk.f_frsize, "total_bytes": disk.f_blocks * disk.f_frsize}

@@ -34,9 +34,9 @@ def _bad_json(written: str) -> int | None:
 
 
 def _after_space(written: str, start: int) -> int:
-    found = _SPACE.match(written, start)
-    assert found is not None, "it also matches nothing"
-    return found.end()
+    match = _SPACE.match(written, start)
+    assert match is not None, "it also matches nothing"
+    return match.end()
 
 
 def _first(written: str, *marks: str) -> int | None:
@@ -49,8 +49,8 @@ def _last(written: str, *marks: str) -> int | None:
 
 
 def _faked(written: str) -> int | None:
-    found = _FAKED.search(written)
-    return found.start() if found else None
+    match = _FAKED.search(written)
+    return match.start() if match else None
 
 
 _PLACES: Mapping[str, Callable[[str], int | None]] = {

@@ -69,9 +69,9 @@ class CostCounter:
 
 
 def _found(what: re.Pattern[bytes], line: bytes) -> float | None:
-    found = what.search(line)
+    match = what.search(line)
     try:
-        number = float(found[1]) if found else None
+        number = float(match[1]) if match else None
     except ValueError:
         return None
     return number if number is not None and 0 <= number < 1e15 else None

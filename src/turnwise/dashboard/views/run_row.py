@@ -71,9 +71,9 @@ class RowReader:
 
     def _marks(self) -> _Marks:
         """What changes with the small files; a released lock is an empty file."""
-        found = {name: _mark(f"{self._folder}/{name}") for name in _SEEN}
-        lock = found["lock"]
-        return (lock is not None and lock[1] > 0 and is_held(self._folder / "lock"), *found.values())
+        marks = {name: _mark(f"{self._folder}/{name}") for name in _SEEN}
+        lock = marks["lock"]
+        return (lock is not None and lock[1] > 0 and is_held(self._folder / "lock"), *marks.values())
 
 
 def differing(recipes: Sequence[Mapping[str, Scalar]]) -> list[str]:
@@ -86,10 +86,10 @@ def differing(recipes: Sequence[Mapping[str, Scalar]]) -> list[str]:
 
 def _mark(path: str) -> tuple[int, int, int] | None:
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _row(folder: Path, cost: RunCost) -> RunRow:
@@ -129,18 +129,18 @@ def _tags(found: Scalar) -> list[str]:
 
 def _num_devices(recipe: Mapping[str, Scalar]) -> int:
     """The number of processes, which have one GPU each."""
-    found = recipe.get("hardware.num_processes")
-    return found if type(found) is int and 0 < found < 1_000_000 else 1
+    count = recipe.get("hardware.num_processes")
+    return count if type(count) is int and 0 < count < 1_000_000 else 1
 
 
 def _recipe(path: Path) -> dict[str, Scalar]:
     """Every key of the stored recipe in dots, with its value; empty if it cannot be read."""
-    found: dict[str, Scalar] = {}
+    values: dict[str, Scalar] = {}
     try:
-        _flatten("", read_table(path), found)
+        _flatten("", read_table(path), values)
     except (Damaged, FileNotFoundError, RecursionError):
         return {}
-    return found
+    return values
 
 
 def _flatten(prefix: str, table: dict[str, Any], found: dict[str, Scalar]) -> None:
@@ -165,11 +165,11 @@ def _num_tasks(evaluations: Path) -> int | None:
     for name in ("after.json", "before.json"):
         try:
             with open_to_read(evaluations / name) as file:
-                found = _NUM_TASKS.search(file.read(_HEAD_BYTES) or b"")
+                match = _NUM_TASKS.search(file.read(_HEAD_BYTES) or b"")
         except (OSError, Damaged):
             continue
-        if found:
-            return int(found[1])
+        if match:
+            return int(match[1])
     return None
 
 

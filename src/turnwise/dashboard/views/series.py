@@ -53,18 +53,18 @@ def series(
     """
     with index.reading() as connection:
         last = _last_step(connection) if last is None else last
-        found = {name: _one(connection, name, first, last, max(1, num_points)) for name in wanted}
+        lines = {name: _one(connection, name, first, last, max(1, num_points)) for name in wanted}
     for name in wanted:
-        points = _measured(index, name) if name in _MEASURED and not found[name]["steps"] else ()
+        points = _measured(index, name) if name in _MEASURED and not lines[name]["steps"] else ()
         shown = [point for point in points if first <= point[1] <= last]
         if shown:
             sources, steps, values = (list(column) for column in zip(*shown, strict=True))
-            found[name] = {"sources": sources, "steps": steps, "values": values, "lows": values}
-            found[name]["highs"] = values
+            lines[name] = {"sources": sources, "steps": steps, "values": values, "lows": values}
+            lines[name]["highs"] = values
     if axis == "step":
-        return found
+        return lines
     known = places(index, axis)
-    return {name: _placed(line, known) for name, line in found.items()}
+    return {name: _placed(line, known) for name, line in lines.items()}
 
 
 def places(index: Index, axis: str) -> dict[int, float]:
@@ -76,12 +76,12 @@ def places(index: Index, axis: str) -> dict[int, float]:
             rows = connection.execute(_HOURS)
         else:
             rows = connection.execute(_TOKENS)
-        found: dict[int, float] = {}
+        by_step: dict[int, float] = {}
         highest = 0.0
         for row in rows:  # the clock of a machine may be set back
             highest = max(highest, row["place"] or 0.0)
-            found[row["step"]] = highest
-        return found
+            by_step[row["step"]] = highest
+        return by_step
 
 
 _HOURS = """
@@ -120,15 +120,15 @@ def _placed(line: dict[str, list[Any]], known: dict[int, float]) -> dict[str, li
 def latest(index: Index, wanted: Sequence[str]) -> dict[str, float | None]:
     """The newest logged value of each name; None if there is none or it is not finite."""
     with index.reading() as connection:
-        found = {}
+        values = {}
         for name in wanted:
             row = connection.execute(
                 "SELECT value FROM figures WHERE name = (SELECT id FROM names WHERE name = ?) "
                 "ORDER BY step DESC LIMIT 1",
                 (name,),
             ).fetchone()
-            found[name] = row["value"] if row else None
-        return found
+            values[name] = row["value"] if row else None
+        return values
 
 
 def last_step(index: Index) -> int | None:
@@ -177,11 +177,11 @@ def alarms(
             "WHERE step BETWEEN ? AND ? GROUP BY name, level ORDER BY num DESC",
             (first, last),
         ).fetchall()
-    found = [dict(row) for row in rows]
+    listed = [dict(row) for row in rows]
     if axis != "step":
         known = places(index, axis)
-        found = [{**alarm, "x": known.get(alarm["step"])} for alarm in found]
-    return {"alarms": found, "counts": [dict(row) for row in counts]}
+        listed = [{**alarm, "x": known.get(alarm["step"])} for alarm in listed]
+    return {"alarms": listed, "counts": [dict(row) for row in counts]}
 
 
 def _last_step(connection: sqlite3.Connection) -> int:

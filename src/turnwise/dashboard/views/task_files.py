@@ -56,11 +56,11 @@ def task_files(run: ListedRun) -> list[TaskFile]:
 
 def report_of(run: ListedRun, split: str) -> bytes:
     """The HTML report next to the split's task file. LookupError if there is none, Damaged if unreadable."""
-    found = next((file for file in task_files(run) if file.split == split), None)
-    if found is None:
+    tasks = next((file for file in task_files(run) if file.split == split), None)
+    if tasks is None:
         raise LookupError(f"no {split!r} tasks")
     try:
-        return read_bytes(found.report, MAX_REPORT_BYTES)
+        return read_bytes(tasks.report, MAX_REPORT_BYTES)
     except FileNotFoundError:
         raise LookupError(f"no report of the {split!r} tasks") from None
 
@@ -92,8 +92,8 @@ def _exploration(path: Path, _changed: int) -> ExplorationFigures | None:
 @functools.lru_cache(maxsize=12)
 def _tasks(path: Path, _changed: int, _size: int) -> tuple[tuple[Task, ...], int, str]:
     """The tasks, the number of bad rows, and the problem of the file as a whole."""
-    found = list(read(path))
-    problems = [item for item in found if isinstance(item, Problem)]
+    items = list(read(path))
+    problems = [item for item in items if isinstance(item, Problem)]
     whole = next((problem.message for problem in problems if not problem.row), "")
-    tasks = tuple(item.task for item in found if not isinstance(item, Problem))
+    tasks = tuple(item.task for item in items if not isinstance(item, Problem))
     return tasks, sum(problem.row > 0 for problem in problems), whole[:200]

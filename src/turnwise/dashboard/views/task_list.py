@@ -41,7 +41,7 @@ class TaskFilter:
             (self.family, _cut(task.family, MAX_NAME_CHARS)),
             (self.difficulty, str(task.difficulty)),
         )
-        if any(asked and asked != found for asked, found in wanted):
+        if any(asked and asked != value for asked, value in wanted):
             return False
         searched = f"{task.id}\n{question_of(task)[:MAX_SEARCHED_CHARS]}"
         return not self.text or self.text.lower() in searched.lower()
@@ -60,12 +60,12 @@ def tasks(run: ListedRun, wanted: TaskFilter, *, offset: int = 0, limit: int = 5
     """One page of `rows`, the `total` of matching tasks, the filters' choices, and the files."""
     files = task_files(run)
     placed = [PlacedTask(file.split, place, task) for file in files for place, task in enumerate(file.tasks)]
-    found = [one for one in placed if wanted.fits(one.split, one.task)]
+    fitting = [one for one in placed if wanted.fits(one.split, one.task)]
     first = max(offset, 0)
-    page = found[first : first + min(max(limit, 1), MAX_PAGE)]
+    page = fitting[first : first + min(max(limit, 1), MAX_PAGE)]
     played = _played(run.index, [one.task.id for one in page])
     return {
-        "total": len(found),
+        "total": len(fitting),
         "rows": [_row(one, *played.get(one.task.id, (0, None))) for one in page],
         "choices": {
             "split": _choices(one.split for one in placed),
@@ -81,25 +81,25 @@ def task(run: ListedRun, split: str, place: int) -> dict[str, Any]:
     files = [file for file in task_files(run) if file.split == split]
     if not files or not 0 <= place < len(files[0].tasks):
         raise LookupError(f"no {split[:20]!r} task {place}")
-    found = files[0].tasks[place]
-    row = row_of(found)
+    chosen = files[0].tasks[place]
+    row = row_of(chosen)
     asked = {key: row[key] for key in ("truth", "conversation", "user") if key in row}
     truth = json.dumps(asked if len(asked) > 1 else row["truth"], indent=1, ensure_ascii=False, default=str)
     return {
-        "id": _cut(found.id),
+        "id": _cut(chosen.id),
         "split": split,
-        "family": _cut(found.family, MAX_NAME_CHARS),
-        "difficulty": str(found.difficulty),
-        "servers": list(found.servers),
-        "tools": None if found.tools is None else list(found.tools),
+        "family": _cut(chosen.family, MAX_NAME_CHARS),
+        "difficulty": str(chosen.difficulty),
+        "servers": list(chosen.servers),
+        "tools": None if chosen.tools is None else list(chosen.tools),
         "prompt": [
             {"role": message.role, "content": _cut(message.content)}
-            for message in found.prompt[:MAX_MESSAGES]
+            for message in chosen.prompt[:MAX_MESSAGES]
         ],
         "truth": _cut(truth),
-        "demonstration": _demonstration(found.demonstration),
-        "num_calls": sum(len(turn.calls) for turn in found.demonstration),
-        "played": of_task(run.index, found.id),
+        "demonstration": _demonstration(chosen.demonstration),
+        "num_calls": sum(len(turn.calls) for turn in chosen.demonstration),
+        "played": of_task(run.index, chosen.id),
     }
 
 

@@ -72,7 +72,7 @@ def _file(run: Path, model: str) -> Path | None:
     try:
         from huggingface_hub import try_to_load_from_cache
 
-        found = try_to_load_from_cache(model, "tokenizer.json")
+        cached = try_to_load_from_cache(model, "tokenizer.json")
     except (ImportError, ValueError):  # not installed, or not a valid hub name
         return None
-    return Path(found) if isinstance(found, str) else None
+    return Path(cached) if isinstance(cached, str) else None

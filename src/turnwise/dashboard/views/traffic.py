@@ -106,7 +106,7 @@ def _breakers(
     connection: sqlite3.Connection, first: int, last: int
 ) -> dict[str, dict[str, dict[str, float]]]:
     """The last value, its step and the sum of `breaker/open/SERVER` and `breaker/openings/SERVER`."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    breakers: dict[str, dict[str, dict[str, float]]] = {}
     rows = connection.execute(
         # with max(step), `value` comes from the row of that step: sqlite.org/lang_select.html#bareagg
         "SELECT names.name AS name, max(step) AS step, value AS last, sum(value) AS total FROM figures "
@@ -116,8 +116,8 @@ def _breakers(
     )
     for row in rows:
         _, what, server = row["name"].split("/", 2)
-        found.setdefault(what, {})[server] = {key: row[key] for key in ("step", "last", "total")}
-    return found
+        breakers.setdefault(what, {})[server] = {key: row[key] for key in ("step", "last", "total")}
+    return breakers
 
 
 def _latencies(
@@ -130,10 +130,10 @@ def _latencies(
         values,
     ).fetchall()
     asked = f"SELECT seconds FROM calls WHERE {within} AND {of} = ? ORDER BY seconds LIMIT 1 OFFSET ?"  # noqa: S608
-    found: dict[str, dict[str, float]] = {}
+    latencies: dict[str, dict[str, float]] = {}
     for name, num in counts:
         for share in _SHARES:
             place = max(0, math.ceil(num * share / 100) - 1)
             [seconds] = connection.execute(asked, (*values, name, place)).fetchone()
-            found.setdefault(name, {})[f"p{share}"] = float(seconds)
-    return found
+            latencies.setdefault(name, {})[f"p{share}"] = float(seconds)
+    return latencies

@@ -58,16 +58,16 @@ class AttentionStep:
 
 
 def row_bias(lengths: Sequence[int], longest: int, device: torch.device) -> torch.Tensor:
-    seen = torch.arange(longest, device=device)[None] < torch.tensor(lengths, device=device)[:, None]
-    return torch.zeros(seen.shape, device=device).masked_fill_(~seen, -math.inf)[:, None, None]
+    is_visible = torch.arange(longest, device=device)[None] < torch.tensor(lengths, device=device)[:, None]
+    return torch.zeros(is_visible.shape, device=device).masked_fill_(~is_visible, -math.inf)[:, None, None]
 
 
 def fresh_bias(lengths: Sequence[int], device: torch.device) -> torch.Tensor | None:
     if len(lengths) < 2:
         return None
     owner = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)).to(device)
-    seen = (owner[:, None] == owner[None]).tril_()
-    return torch.zeros(seen.shape, device=device).masked_fill_(~seen, -math.inf)[None, None]
+    is_visible = (owner[:, None] == owner[None]).tril_()
+    return torch.zeros(is_visible.shape, device=device).masked_fill_(~is_visible, -math.inf)[None, None]
 
 
 def attend(

@@ -18,8 +18,8 @@ def check_weights(model: torch.nn.Module, weights: Mapping[str, Any]) -> None:
         if not isinstance(tensor, torch.Tensor):
             raise ValueError(f"weights: {name!r} is a {type(tensor).__name__}, not a tensor")
         if tensor.shape != known[name].shape:
-            expected, given = tuple(known[name].shape), tuple(tensor.shape)
-            raise ValueError(f"weights: {name!r} has shape {given}, the model's is {expected}")
+            expected, actual = tuple(known[name].shape), tuple(tensor.shape)
+            raise ValueError(f"weights: {name!r} has shape {actual}, the model's is {expected}")
         if known[name].is_floating_point():
             _check_range(name, tensor, known[name].dtype)
     given_parameters = {id(known[name]) for name in weights}

@@ -249,8 +249,8 @@ class VllmEngine:
     async def memory(self) -> dict[str, float]:
         """The memory vLLM holds, in GiB, as metrics."""
         running = await self._admit()
-        [found] = await unless_dead(running.llm, running.llm.collective_rpc("held_bytes"))
-        return {f"memory/engine_{name}_gib": size / 2**30 for name, size in found.items()}
+        [sizes] = await unless_dead(running.llm, running.llm.collective_rpc("held_bytes"))
+        return {f"memory/engine_{name}_gib": size / 2**30 for name, size in sizes.items()}
 
     # --- start and stop ----------------------------------------------------------------------------------
 

@@ -23,12 +23,12 @@ class HoldingBack:
         self._held: dict[str, list[Any]] = {}
 
     def update_from_output(self, *arguments: Any, **options: Any) -> dict[int, Any]:
-        found: dict[int, Any] = super().update_from_output(*arguments, **options)  # type: ignore[misc]
-        for client, batch in list(found.items()):
+        batches: dict[int, Any] = super().update_from_output(*arguments, **options)  # type: ignore[misc]
+        for client, batch in list(batches.items()):
             batch.outputs = self._ended(batch.outputs)
             if not batch.outputs and batch.finished_requests is None and batch.scheduler_stats is None:
-                del found[client]  # nothing is left to send
-        return found
+                del batches[client]  # nothing is left to send
+        return batches
 
     def _ended(self, outputs: list[Any]) -> list[Any]:
         ended = []
@@ -52,9 +52,9 @@ def _joined(outputs: list[Any]) -> Any:
     if len(outputs) > 1:
         last.new_token_ids = [token for output in outputs for token in output.new_token_ids]
         last.prefill_stats = first.prefill_stats
-        found = [output.new_logprobs for output in outputs if output.new_logprobs is not None]
-        if found:
-            ids, logprobs, ranks = (np.concatenate(arrays) for arrays in list(zip(*found, strict=True))[:3])
+        sampled = [output.new_logprobs for output in outputs if output.new_logprobs is not None]
+        if sampled:
+            ids, logprobs, ranks = (np.concatenate(arrays) for arrays in list(zip(*sampled, strict=True))[:3])
             last.new_logprobs = LogprobsLists(ids, logprobs, ranks)
     return last
 

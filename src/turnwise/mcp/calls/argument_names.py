@@ -84,8 +84,8 @@ class ArgumentNames:
 
     def _synonym(self, name: str) -> str:
         """Return the only parameter in the name's synonym group; empty if there are none or several."""
-        found = self._known & _GROUP_OF.get(name, frozenset())
-        return next(iter(found)) if len(found) == 1 else ""
+        synonyms = self._known & _GROUP_OF.get(name, frozenset())
+        return next(iter(synonyms)) if len(synonyms) == 1 else ""
 
     def _only_one_left(self, arguments: Mapping[str, Any]) -> tuple[str, str]:
         """Return the only unknown name and the only missing parameter; both empty if either is not unique."""

@@ -92,9 +92,9 @@ class Sanitiser:
         text = _CONTROLS.sub("", _ANSI.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
         # Hidden characters may have split a secret or a tag, so both are searched for again.
         text = self.redaction.redact(text)
-        seen = _JOINERS.sub("", text)
-        if len(seen) < len(text) and self._is_unsafe(seen):
-            text = self.redaction.redact(seen)
+        joined = _JOINERS.sub("", text)
+        if len(joined) < len(text) and self._is_unsafe(joined):
+            text = self.redaction.redact(joined)
         text = _TEMPLATE_TAGS.sub(lambda match: _SAFE_OPENERS[match.group(0)], text)
         for token in filter(None, self.special_tokens):
             # Only the first character is consumed, so that overlapping tokens are all found.

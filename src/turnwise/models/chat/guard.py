@@ -32,8 +32,8 @@ class TextGuard:
         self.ids: frozenset[int] = frozenset(tokens) | special
         """The ids that untrusted text must never be encoded to."""
         self.strings: tuple[str, ...] = tuple(sorted({*tokens.values(), *tags} - {""}))
-        found = "|".join(re.escape(string) for string in sorted(self.strings, key=len, reverse=True))
-        self._strings = re.compile(f"(?={found})") if found else None
+        pattern = "|".join(re.escape(string) for string in sorted(self.strings, key=len, reverse=True))
+        self._strings = re.compile(f"(?={pattern})") if pattern else None
 
     def as_json(self) -> str:
         """The tokenizer as a tokenizer.json; empty if it has no Rust backend."""
@@ -96,10 +96,10 @@ def _is_markup(content: str) -> bool:
 def _broken_at(text: str, starts: Sequence[int], twins: Mapping[str, str]) -> str:
     """Replace the first character at each start by its harmless twin, or by `?` if it has none."""
     parts, position = [], 0
-    for found in starts:
-        if found < position:
+    for place in starts:
+        if place < position:
             continue  # the character just replaced, or among the spaces before it
-        start = found
+        start = place
         while start < len(text) - 1 and text[start].isspace():
             start += 1  # a token may include the spaces before it
         parts += [text[position:start], twins.get(text[start], "?")]

@@ -265,10 +265,10 @@ def _skip_space(text: str, start: int) -> int:
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    table = dict(pairs)
+    if len(table) < len(pairs):
         raise ValueError("a key is given twice")
-    return found
+    return table
 
 
 def _refuse_constant(name: str) -> Any:

@@ -75,11 +75,11 @@ def _block(written: str, start: int, mended: Mended) -> tuple[tuple[Any, ...], i
 def _ends(written: str, start: int) -> Iterator[int]:
     at = start
     for _ in range(_MAX_ENDS):
-        found = [place for tag in (OPEN, CLOSE) if (place := written.find(tag, at)) >= 0]
-        if not found:
+        places = [place for tag in (OPEN, CLOSE) if (place := written.find(tag, at)) >= 0]
+        if not places:
             break
-        yield min(found)
-        at = min(found) + 1
+        yield min(places)
+        at = min(places) + 1
     yield len(written)
 
 

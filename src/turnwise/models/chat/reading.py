@@ -51,7 +51,7 @@ class LibraryReader:
         self, ids: Sequence[int], prompt_ids: Sequence[int], tools: Sequence[Wire], *, is_cut: bool
     ) -> Parsed:
         try:
-            found = self._renderer.parse_response(
+            response = self._renderer.parse_response(
                 list(ids), tools=list(tools) or None, prompt_ids=list(prompt_ids)
             )
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as problem:
@@ -62,17 +62,17 @@ class LibraryReader:
             )
         calls: tuple[ToolCall, ...] = ()
         try:
-            calls = tuple(_checked(number, call) for number, call in enumerate(found.tool_calls))
-            error = _verdict(found, calls)
+            calls = tuple(_checked(number, call) for number, call in enumerate(response.tool_calls))
+            error = _verdict(response, calls)
         except hermes.Malformed as problem:
-            refused = [call for call in found.tool_calls if isinstance(call.arguments, str)]
+            refused = [call for call in response.tool_calls if isinstance(call.arguments, str)]
             hint = hint_for(refused[0].arguments) if refused else ""
             error = replace(problem.error, hint=hint)
         if is_cut:
             error = hermes.TRUNCATED
         if error is not None:
-            error = replace(error, written="\n".join(call.raw for call in found.tool_calls))
-        text, thought = found.content or "", found.reasoning_content or ""
+            error = replace(error, written="\n".join(call.raw for call in response.tool_calls))
+        text, thought = response.content or "", response.reasoning_content or ""
         return Parsed(text.strip(), thought.strip(), () if error else calls, error)
 
 

@@ -128,9 +128,9 @@ class Template:
         followed = self.text([user, speech(), user])
         for text in (closed, followed):
             tail = text.partition(SPEECH)[2]
-            found = [(tail.find(token), token) for token in self._guard.strings if token in tail]
-            if found:
-                start, token = min(found, key=lambda pair: (pair[0], -len(pair[1])))
+            ends = [(tail.find(token), token) for token in self._guard.strings if token in tail]
+            if ends:
+                start, token = min(ends, key=lambda pair: (pair[0], -len(pair[1])))
                 if not tail[:start].strip() and len(self._guard.encode(token)) == 1:
                     return tail[:start], token
         raise NoGlue("the template puts no end-of-turn token after an assistant's message")

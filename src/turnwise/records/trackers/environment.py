@@ -18,8 +18,8 @@ def variables() -> dict[str, str]:
 
     The environment takes precedence.
     """
-    found = {name: value for name, value in dotenv_variables().items() if value and _is_trackers(name)}
-    return {**found, **os.environ}
+    from_file = {name: value for name, value in dotenv_variables().items() if value and _is_trackers(name)}
+    return {**from_file, **os.environ}
 
 
 def for_tracker(given: Mapping[str, str]) -> dict[str, str]:

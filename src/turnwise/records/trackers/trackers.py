@@ -42,7 +42,7 @@ class Trackers:
         alarms: Sequence[Any],
     ) -> None:
         """Send the arguments of `RunFolder.log`; an alarm that fired becomes the metric `alarm/NAME` = 1."""
-        given = dict(metrics)
+        figures = dict(metrics)
 
         def make() -> Log:
             fired = {f"alarm/{alarm.name}": 1.0 for alarm in alarms}
@@ -50,7 +50,7 @@ class Trackers:
                 name: HistogramRecord(tuple(histogram.edges), tuple(histogram.counts))
                 for name, histogram in histograms.items()
             }
-            return Log(step, {**given, **fired}, bins)
+            return Log(step, {**figures, **fired}, bins)
 
         for outbox, _ in self._outboxes:
             outbox.put(make)
@@ -114,19 +114,19 @@ def start_trackers(recipe: Recipe, folder: Path) -> Trackers:
     check(recipe.trackers)
     if not recipe.trackers:
         return NO_TRACKERS
-    given = variables()
+    environment = variables()
     document = recipe.model_dump(mode="json")
     starts = [
         Start(
             config=config,
-            project=project_of(config, given),
+            project=project_of(config, environment),
             name=folder.name,
             folder=str(folder.resolve()),
             recipe=document,
         )
         for config in recipe.trackers
     ]
-    return Trackers([Outbox(start, given) for start in starts], recipe.trackers)
+    return Trackers([Outbox(start, environment) for start in starts], recipe.trackers)
 
 
 def project_of(config: TrackerConfig, given: Mapping[str, str]) -> str:

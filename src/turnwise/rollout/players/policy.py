@@ -230,8 +230,8 @@ async def _play_given(
 
 def next_ids(chat: Chat, ids: Sequence[int], turn: Turn, said: UserMessage | None) -> tuple[int, ...]:
     """The ids between a turn and the next: the results of its calls, what the user says, or both."""
-    seen = observations(turn)
-    new_ids = chat.extend(ids, seen) if seen else ()
+    observed = observations(turn)
+    new_ids = chat.extend(ids, observed) if observed else ()
     if said is None:
         return new_ids
     # After results, `follow` ends the turn that they open: the model said nothing in it.

@@ -112,7 +112,7 @@ def read_named_text(path: Path) -> str:
 def read_table(path: Path, max_bytes: int = MAX_TABLE_BYTES) -> dict[str, Any]:
     """Read a JSON object. FileNotFoundError if there is no file, Damaged if it holds anything else."""
     try:
-        found = json.loads(read_bytes(path, max_bytes).decode())
+        table = json.loads(read_bytes(path, max_bytes).decode())
     except UnicodeDecodeError as error:
         raise Damaged(path, f"is not UTF-8 text: {error.reason} at byte {error.start}") from None
     except RecursionError:
@@ -121,9 +121,9 @@ def read_table(path: Path, max_bytes: int = MAX_TABLE_BYTES) -> dict[str, Any]:
         raise
     except ValueError as error:
         raise Damaged(path, f"is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise Damaged(path, f"is not a JSON object but of type {type(found).__name__}")
-    return found
+    if not isinstance(table, dict):
+        raise Damaged(path, f"is not a JSON object but of type {type(table).__name__}")
+    return table
 
 
 def lines_from(path: Path, offset: int = 0) -> Iterator[FileLine]:

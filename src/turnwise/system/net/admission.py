@@ -39,7 +39,7 @@ class Admission:
         if self._is_local and not is_loopback(host_of(headers.get("host", ""))):
             # a foreign name that resolves to this machine: DNS rebinding
             return PlainTextResponse("unknown Host", 421)
-        given = headers.get("authorization", "").removeprefix("Bearer ").encode("utf-8", "replace")
-        if self._token and not secrets.compare_digest(given, self._token):
+        token = headers.get("authorization", "").removeprefix("Bearer ").encode("utf-8", "replace")
+        if self._token and not secrets.compare_digest(token, self._token):
             return PlainTextResponse("a valid bearer token is required", 401)
         return None

@@ -44,7 +44,7 @@ def find_layout() -> PythonLayout:
 
 
 def _find_packages() -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    packages: dict[str, Path] = {}
     for name in PACKAGES:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
@@ -54,9 +54,9 @@ def _find_packages() -> dict[str, Path]:
             path = path.parent
             shared = path.with_name(f"{name}.libs")  # where wheels put their own shared libraries
             if shared.is_dir():
-                found[shared.name] = shared
-        found[path.name] = path
-    return found
+                packages[shared.name] = shared
+        packages[path.name] = path
+    return packages
 
 
 def spare_uids() -> tuple[int, int]:

@@ -43,9 +43,9 @@ def legacy_task(
     asked = _truth(truth, facts, fields, f"{spec_name}.ground_truth")
     split = _split(extra.get("split"), file_stem)
     # Earlier systems restart ids in every file: `a01` in train and `a01` in validation are two tasks.
-    given = fields.first("task_id") or row.get("id")
+    own_id = fields.first("task_id") or row.get("id")
     return Task(
-        id=f"{split}-{given}" if given else f"{file_stem}-{number}",
+        id=f"{split}-{own_id}" if own_id else f"{file_stem}-{number}",
         prompt=_prompt(
             row["prompt"] if row.get("prompt") is not None else fields.first("question", "original_question")
         ),
@@ -76,8 +76,8 @@ class _Fields:
         )
 
     def first(self, *keys: str) -> Any:
-        found = (place[key] for key in keys for place in self._places if place.get(key) is not None)
-        return next(found, None)
+        values = (place[key] for key in keys for place in self._places if place.get(key) is not None)
+        return next(values, None)
 
 
 def _truth(truth: Any, facts: Mapping[str, Any], fields: _Fields, where: str) -> Truth:
@@ -169,8 +169,8 @@ def _servers(
     """Return the servers of these tools, then the servers that the steps of `tool_sequence` name."""
     steps = facts.get("tool_sequence") or ()
     named = [step.get("server") for step in steps if isinstance(step, Mapping)]
-    found = [tool_servers[tool] for tool in tools if tool in tool_servers]
-    return tuple(dict.fromkeys([*found, *(name for name in named if isinstance(name, str) and name)]))
+    by_tool = [tool_servers[tool] for tool in tools if tool in tool_servers]
+    return tuple(dict.fromkeys([*by_tool, *(name for name in named if isinstance(name, str) and name)]))
 
 
 def _answer(truth: Any) -> Answer | None:

@@ -88,13 +88,13 @@ def _calls(message: Mapping[str, Any]) -> Iterator[RecordedCall]:
     content = content if isinstance(content, str) else ""
     # Stop at the last closing tag: past it, the regex would scan to the end at each opening tag.
     end = content.rfind("</tool_call>") + len("</tool_call>")
-    found = [_json(text) for text in _CALL.findall(content, 0, end)]
+    items = [_json(text) for text in _CALL.findall(content, 0, end)]
     parsed = _json(content)
     if isinstance(parsed, Mapping):
-        found.append(parsed.get("function_call"))
+        items.append(parsed.get("function_call"))
     wrapped = message.get("tool_calls") or ()
-    found += [item.get("function") for item in wrapped if isinstance(item, Mapping)]
-    for item in found:
+    items += [item.get("function") for item in wrapped if isinstance(item, Mapping)]
+    for item in items:
         if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
             continue  # malformed: no server can have answered it
         arguments = item.get("arguments")

@@ -143,10 +143,10 @@ async def _require_undone(exchange: ExchangeRun, toolbox: Toolbox) -> None:
 
 async def _require_state(played: ExchangeRun, toolbox: Toolbox) -> None:
     """Raise PlanFailed unless the plan changed exactly what the truth expects, and the server shows it."""
-    made = changes(played, toolbox)
+    writes = changes(played, toolbox)
     expected = played.conclusion.writes
-    if len(made) != len(expected) or not all(map(_is_expected, made, expected)):
-        raise PlanFailed(f"the plan changes {made!r}, the truth expects {expected!r}")
+    if len(writes) != len(expected) or not all(map(_is_expected, writes, expected)):
+        raise PlanFailed(f"the plan changes {writes!r}, the truth expects {expected!r}")
     for probe in played.conclusion.probes:
         if not await holds(probe, toolbox):
             still = f"still shows {probe.lacks!r}" if probe.lacks else f"does not show {probe.expected!r}"

@@ -28,11 +28,11 @@ def fuse_norms(model: nn.Module, kind: type[nn.Module] = FusedNorm) -> int:
 
     kind: the class they get, which reads `weight` and `epsilon`; a model on the meta device needs another.
     """
-    found = list(_norms(model))
-    for module, epsilon in found:
+    norms = list(_norms(model))
+    for module, epsilon in norms:
         module.epsilon = epsilon
         module.__class__ = kind
-    return len(found)
+    return len(norms)
 
 
 def _norms(model: nn.Module) -> Iterator[tuple[Any, float]]:
@@ -44,8 +44,9 @@ def _norms(model: nn.Module) -> Iterator[tuple[Any, float]]:
 
 
 def _epsilon(module: Any) -> float | None:
-    found = next((getattr(module, name) for name in EPSILONS if hasattr(module, name)), None)
-    return found if isinstance(found, float) and set(dict(module.named_parameters())) == {"weight"} else None
+    epsilon = next((getattr(module, name) for name in EPSILONS if hasattr(module, name)), None)
+    is_plain = isinstance(epsilon, float) and set(dict(module.named_parameters())) == {"weight"}
+    return epsilon if is_plain else None
 
 
 @torch.no_grad()
@@ -57,6 +58,6 @@ def _is_plain(module: nn.Module, epsilon: float) -> bool:
     weight.copy_(torch.rand(weight.shape, generator=generator) + 0.5)
     hidden = torch.randn((4, *weight.shape), generator=generator).to(weight.dtype)
     expected = probe(hidden)
-    found = nn.functional.rms_norm(hidden, weight.shape, weight, epsilon)
-    gap = (found.float() - expected.float()).abs() / expected.float().abs().clamp(min=1e-6)
-    return found.dtype == expected.dtype and bool(gap.max() <= MAX_GAP * torch.finfo(weight.dtype).eps)
+    actual = nn.functional.rms_norm(hidden, weight.shape, weight, epsilon)
+    gap = (actual.float() - expected.float()).abs() / expected.float().abs().clamp(min=1e-6)
+    return actual.dtype == expected.dtype and bool(gap.max() <= MAX_GAP * torch.finfo(weight.dtype).eps)

@@ -50,14 +50,14 @@ class Prefix:
     def backward(self) -> None:
         """Propagate the leaves' gradients and free the graph; do nothing if no leaf has a gradient."""
         pairs = [
-            (made, leaf.grad.to(made.dtype))
-            for made, leaf in zip(self._made, self._leaves, strict=True)
+            (output, leaf.grad.to(output.dtype))
+            for output, leaf in zip(self._made, self._leaves, strict=True)
             if leaf.grad is not None
         ]
         if pairs and self._output is not None:
             pairs.append((self._output, torch.zeros_like(self._output)))
         if pairs:
-            torch.autograd.backward([made for made, _ in pairs], [grad for _, grad in pairs])
+            torch.autograd.backward([output for output, _ in pairs], [grad for _, grad in pairs])
 
 
 def _leaf(made: Tensor) -> Tensor:

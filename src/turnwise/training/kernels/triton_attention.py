@@ -295,7 +295,7 @@ def trial_gap(device: torch.device, dtype: torch.dtype, heads: int, key_heads: i
     )
     plan, scale = plan_triton(segments, num_before, device), dim**-0.5
     out, lse = tree_forward(query, key, value, plan, scale)
-    found = (out, *tree_backward(grad_out, query, key, value, out, lse, plan, scale))
+    actual = (out, *tree_backward(grad_out, query, key, value, out, lse, plan, scale))
 
     is_seen = torch.ones(num_tokens, num_before + num_tokens, dtype=torch.bool).tril_(num_before)
     is_seen[250:, num_before + 150 : num_before + 250] = False
@@ -308,5 +308,5 @@ def trial_gap(device: torch.device, dtype: torch.dtype, heads: int, key_heads: i
     grad_scores = weights * (g @ v.mT - (g * plain).sum(-1, keepdim=True)) * scale
     of_keys = (gradient.unflatten(0, (-1, group)).sum(1) for gradient in (grad_scores.mT @ q, weights.mT @ g))
     expected = (tensor.transpose(0, 1) for tensor in (plain, grad_scores @ k, *of_keys))
-    pairs = zip(found, expected, strict=True)
+    pairs = zip(actual, expected, strict=True)
     return max(float((one.float() - other).abs().max() / other.abs().max()) for one, other in pairs)

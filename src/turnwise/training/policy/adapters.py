@@ -75,13 +75,13 @@ class Adapters:
 
     def paths(self, name: str) -> dict[str, str]:
         """Map the short names, which lack the adapter's name, to the model's own parameter names."""
-        found = {}
+        by_name = {}
         for path, _ in self._model.named_parameters():
             parts = path.split(".")
             for index, part in enumerate(parts):
                 if part.startswith("lora_") and parts[index + 1] == name:
-                    found[".".join(parts[: index + 1])] = path
-        return found
+                    by_name[".".join(parts[: index + 1])] = path
+        return by_name
 
     @contextmanager
     def using(self, name: str) -> Iterator[None]:

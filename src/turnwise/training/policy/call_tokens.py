@@ -77,17 +77,17 @@ def choose_call_tokens(recipe: Recipe, model: Any, chat: RenderedChat) -> CallTo
     """Decide policy.lora_tokens if it is unset: the tokens of a call, if the model can hardly say them."""
     if recipe.policy.lora_tokens is not None or recipe.policy.tuning != "lora":
         return CallTokenChoice(recipe)
-    found = untrained_call_tokens(model, chat)
-    if not found:
+    untrained = untrained_call_tokens(model, chat)
+    if not untrained:
         return CallTokenChoice(recipe)
-    why = "; ".join(map(str, found))
+    why = "; ".join(map(str, untrained))
     if not recipe.can_train_tokens or recipe.publishes_adapters:
         note = (
             f"{why}: adapters cannot teach the model to call tools. First warm it up with `turnwise sft` "
             "(without model.quantisation, hardware.strategy = 'data_parallel') and train the result"
         )
         return CallTokenChoice(recipe, note)
-    ids = tuple(token.id for token in found)
+    ids = tuple(token.id for token in untrained)
     policy = recipe.policy.model_copy(update={"lora_tokens": ids})
     note = f"{why}: these rows are trained with the adapters (policy.lora_tokens = {list(ids)})"
     return CallTokenChoice(recipe.model_copy(update={"policy": policy}), note)

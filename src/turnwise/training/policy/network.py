@@ -102,8 +102,8 @@ def check_head(model: Any) -> None:
     ids = torch.arange(4, device=model.device)[None]
     with torch.no_grad():
         expected = model(input_ids=ids, use_cache=False).logits[0].float()
-        given = head_of(model).logits(model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0])
-    gap = (expected - given.float()).abs().max()
+        actual = head_of(model).logits(model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0])
+    gap = (expected - actual.float()).abs().max()
     if not gap <= 1e-2 * expected.abs().max():
         raise ValueError(f"{name}: its logits are not its head on its last hidden state: not supported")
 

@@ -302,12 +302,12 @@ class Policy:
         """The parameters of the value head and of its adapter; empty without a value head."""
         if self._value_head is None:
             return {}
-        found = {f"head.{name}": parameter for name, parameter in self._value_head.named_parameters()}
+        parameters = {f"head.{name}": parameter for name, parameter in self._value_head.named_parameters()}
         if self._has_value_adapter and self._adapters is not None:
-            found |= {
+            parameters |= {
                 f"adapter.{name}": parameter for name, parameter in self._adapters.parameters(VALUE).items()
             }
-        return found
+        return parameters
 
     def shard(self, make: Callable[[nn.Module, torch.device], "Shards"], device: str) -> None:
         """Shard the network over ranks; each rank keeps the whole value head."""
@@ -380,8 +380,8 @@ class Policy:
             raise ValueError(f"state: {wrong[0]!r} is missing or unknown ({len(wrong)} such names)")
         for name, tensor in state.items():
             if tensor.shape != whole_shape(known[name]):
-                given, expected = tuple(tensor.shape), tuple(whole_shape(known[name]))
-                raise ValueError(f"state: {name!r} has shape {given}, expected {expected}")
+                actual, expected = tuple(tensor.shape), tuple(whole_shape(known[name]))
+                raise ValueError(f"state: {name!r} has shape {actual}, expected {expected}")
         with torch.no_grad():
             for name, tensor in state.items():
                 local(known[name]).copy_(part_of(tensor, known[name]))

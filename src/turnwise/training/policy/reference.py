@@ -87,9 +87,9 @@ class Reference:
             num_wrong += not error <= _tolerance(expected, kept.dtype, self._config.kind)
             worst = max(worst, error)
         if self._policy.is_sharded:
-            found = self._ranks.exchange((num_due, num_moved, num_wrong, worst))
-            num_due, num_moved, num_wrong = (sum(counts) for counts in list(zip(*found, strict=True))[:3])
-            worst = max(tensor[3] for tensor in found)
+            by_rank = self._ranks.exchange((num_due, num_moved, num_wrong, worst))
+            num_due, num_moved, num_wrong = (sum(counts) for counts in list(zip(*by_rank, strict=True))[:3])
+            worst = max(tensor[3] for tensor in by_rank)
         return {
             "reference/moved": num_moved / num_due if num_due else 1.0,
             "reference/num_wrong": float(num_wrong),

@@ -60,13 +60,13 @@ def add_rows(model: Any, ids: Sequence[int], adapter: str) -> list[TokenRows]:
     embeddings, head = model.get_input_embeddings(), model.get_output_embeddings()
     if outside := [token for token in ids if not 0 <= token < len(embeddings.weight)]:
         raise ValueError(f"policy.lora_tokens: the model has no token {outside[0]}")
-    found = [TokenRows(embeddings.weight, ids, adapter)]
-    model.add_module(ROWS, found[0])
-    embeddings.register_forward_hook(found[0].embed)
+    rows = [TokenRows(embeddings.weight, ids, adapter)]
+    model.add_module(ROWS, rows[0])
+    embeddings.register_forward_hook(rows[0].embed)
     if head.weight is not embeddings.weight:
-        found.append(TokenRows(head.weight, ids, adapter))
-        model.add_module(HEAD_ROWS, found[1])
-    return found
+        rows.append(TokenRows(head.weight, ids, adapter))
+        model.add_module(HEAD_ROWS, rows[1])
+    return rows
 
 
 def head_rows(model: Any) -> TokenRows | None:

@@ -75,8 +75,8 @@ def taken_gradient(parameter: Tensor) -> Tensor | None:
     if _by_zero(parameter):
         kept: Tensor | None = spread.__dict__.pop("kept_grad", None)
         return None if kept is None else kept[: local(parameter).numel()]
-    given, parameter.grad = parameter.grad, None
-    return None if given is None else local(given)
+    gradient, parameter.grad = parameter.grad, None
+    return None if gradient is None else local(gradient)
 
 
 def whole_shape(parameter: Tensor) -> torch.Size:

@@ -63,8 +63,8 @@ class Instance:
 
     def _raised(self, method: str, error: Exception, arguments: Sequence[Any]) -> RuntimeError:
         """Return the error for an exception of the user's class: where it was, and what `step` was given."""
-        given = f", given {reprlib.repr(arguments[0])}" if method == "step" else ""
-        return self.bug(method, f"raised {type(error).__name__}: {error}{_place(error)}{given}")
+        detail = f", given {reprlib.repr(arguments[0])}" if method == "step" else ""
+        return self.bug(method, f"raised {type(error).__name__}: {error}{_place(error)}{detail}")
 
     def bug(self, method: str, what: str) -> RuntimeError:
         """Return the error for a mistake in the user's class."""

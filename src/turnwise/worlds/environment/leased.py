@@ -93,10 +93,10 @@ class LeasedEnvironment:
         checked = [self._checked(call) for call in calls]
         valid = tuple(call for call in checked if isinstance(call, ToolCall))
         started = time.perf_counter()
-        seen = iter(await self._step(valid, len(valid)) if valid else ())
+        observations = iter(await self._step(valid, len(valid)) if valid else ())
         seconds = time.perf_counter() - started
         return [
-            self._result(checked_call, next(seen), seconds, max_tokens)
+            self._result(checked_call, next(observations), seconds, max_tokens)
             if isinstance(checked_call, ToolCall)
             else await self._answered(call, checked_call)
             for call, checked_call in zip(calls, checked, strict=True)

@@ -26,22 +26,22 @@ def find_environment(name: str, given: Given = NOTHING_GIVEN) -> Callable[[], An
 
     `given`: classes that the caller gave as objects.
     """
-    found = find_function(name, "environment", given)
-    if not inspect.isclass(found):
-        return found
+    factory = find_function(name, "environment", given)
+    if not inspect.isclass(factory):
+        return factory
     for method in ("reset", "step"):
-        if not callable(getattr(found, method, None)):
+        if not callable(getattr(factory, method, None)):
             raise ValueError(
                 f"environment {name!r} has no method {method}(): see docs/guides/environments.md"
             )
     try:
-        inspect.signature(found).bind()
+        inspect.signature(factory).bind()
     except TypeError as error:
         raise ValueError(
             f"environment {name!r} cannot be made without arguments ({error}): "
             "name a function that returns the object instead"
         ) from None
-    return found
+    return factory
 
 
 def scores_episodes(environment: Callable[[], Any]) -> bool:

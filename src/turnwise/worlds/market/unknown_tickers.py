@@ -48,16 +48,16 @@ async def unknown_tickers(
 
 def _tickers(task: Task) -> Iterator[tuple[str, str]]:
     """Yield every ticker that a task names, once, with the first field that names it."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for field, text in _said_by_user(task):
         for ticker in _TICKER.findall(text):
             if ticker not in _ACRONYMS:
-                found.setdefault(ticker, field)
+                fields.setdefault(ticker, field)
     for number, turn in enumerate(task.demonstration):
         for call in turn.calls:
             for ticker in _given(call.arguments):
-                found.setdefault(ticker, f"demonstration.{number}")
-    yield from ((field, ticker) for ticker, field in found.items())
+                fields.setdefault(ticker, f"demonstration.{number}")
+    yield from ((field, ticker) for ticker, field in fields.items())
 
 
 def _said_by_user(task: Task) -> Iterator[tuple[str, str]]:

@@ -28,8 +28,8 @@ class World:
         """Return articles about the symbols, newest first; without symbols, about all invented companies."""
         listed = [self.market.listing(symbol) for symbol in symbols]
         own = [article for listing in listed if listing for article in listed_articles(self.market, listing)]
-        found = about(self.articles, symbols)
-        return newest_first([*found, *own]) if own else found
+        articles = about(self.articles, symbols)
+        return newest_first([*articles, *own]) if own else articles
 
     def search(self, query: str, *, limit: int) -> list[Hit]:
         """Return the best pages, including those about the real listings that the query names."""

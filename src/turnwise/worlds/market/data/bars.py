@@ -168,10 +168,10 @@ def _bridge(whole: Bar, count: int, stream: Stream) -> list[int]:
 def _portions(volume: int, lengths: Sequence[int], stream: Stream) -> list[int]:
     weights = [length * int(600 + 800 * stream.unit()) for length in lengths]
     total = sum(weights)
-    portions, seen, given = [], 0, 0
+    portions, weight_so_far, handed_out = [], 0, 0
     for weight in weights:
-        seen += weight
-        until = volume * seen // total
-        portions.append(until - given)
-        given = until
+        weight_so_far += weight
+        until = volume * weight_so_far // total
+        portions.append(until - handed_out)
+        handed_out = until
     return portions

@@ -12,8 +12,8 @@ def find_companies(market: Market, text: str, *, least: int = 1) -> list[Company
     A listing's full name ranks above invented companies that are only spelt alike: "Tesla" is not a misspelt
     "Teskuvex". If any are spelt alike, other listings do not count. `least` is the lowest score of a listing.
     """
-    if found := fitting(market.companies(), text):
-        return found
+    if companies := fitting(market.companies(), text):
+        return companies
     guesses = alike(market.companies(), text)
     listed = search(market.listings, text, least=EXACT if guesses else least)
     return [*(listing.company for listing in listed), *guesses]

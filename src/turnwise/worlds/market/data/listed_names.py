@@ -25,16 +25,16 @@ def search(listings: Listings, text: str, *, least: int = 1) -> list[Listing]:
     typed = _plain(text[:MAX_TYPED])
     exact = listings.find(text.strip().lstrip("$").upper())
     scored = [(7 if listing is exact else _score(listing, typed), listing) for listing in listings.all()]
-    found = [pair for pair in scored if pair[0] >= least]
+    fitting = [pair for pair in scored if pair[0] >= least]
     # Python's sort is stable: equal scores keep the order of the tables, the best known first.
-    return [listing for _, listing in sorted(found, key=lambda pair: -pair[0])]
+    return [listing for _, listing in sorted(fitting, key=lambda pair: -pair[0])]
 
 
 def named_in(listings: Listings, text: str) -> list[Listing]:
     """Return the listings that a sentence names, by symbol in capitals or by name in whole words."""
     written = re.findall(r"(\$?)([A-Z0-9^][A-Z0-9^=.:/-]*)(?![a-z])", text)
     by_symbol = {
-        found.company.symbol for sign, word in written if (found := _by_symbol(listings, sign, word))
+        known.company.symbol for sign, word in written if (known := _by_symbol(listings, sign, word))
     }
     by_name = _by_name(listings, _words(text).split())
     named = [listing for listing in listings.all() if listing.company.symbol in by_symbol | by_name]

@@ -55,8 +55,8 @@ class Listings:
     def find(self, symbol: str) -> Listing | None:
         """Return the listing with this symbol in any usual spelling, such as BTC, BTC-USD or X:BTCUSD."""
         for spelling in _spellings(symbol):
-            if (found := self._by_spelling.get(spelling)) is not None:
-                return found
+            if (listing := self._by_spelling.get(spelling)) is not None:
+                return listing
         return None
 
     def all(self) -> Sequence[Listing]:

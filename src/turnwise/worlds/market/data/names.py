@@ -32,8 +32,8 @@ def alike(companies: Sequence[Company], text: str) -> list[Company]:
 def nearest(companies: Sequence[Company], symbol: str) -> list[Company]:
     """Return companies with a symbol spelt like this one, most similar first."""
     by_symbol = {company.symbol: company for company in companies}
-    found = difflib.get_close_matches(symbol[:MAX_TYPED], by_symbol, n=3, cutoff=0.4)
-    return [by_symbol[word] for word in found]
+    matches = difflib.get_close_matches(symbol[:MAX_TYPED], by_symbol, n=3, cutoff=0.4)
+    return [by_symbol[word] for word in matches]
 
 
 def fit(symbol: str, name: str, typed: str) -> int:

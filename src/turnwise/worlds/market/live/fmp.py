@@ -74,15 +74,15 @@ class LiveFmp:
     async def fmp_search_ticker(self, query: str, limit: int = 10) -> list[Record]:
         wanted = arguments.text(query, name="query", most=100).strip()
         num = arguments.count(limit, name="limit", most=MAX_ROWS)
-        call, found = self._provider.call(), dict[str, Record]()
+        call, listings = self._provider.call(), dict[str, Record]()
         # FMP searches symbols and names separately; a long query cannot be a symbol, which saves a request.
         paths = ("search-symbol", "search-name") if TICKER_LIKE.fullmatch(wanted) else ("search-name",)
         for path in paths:
-            if len(found) < num:
+            if len(listings) < num:
                 for row in await self._rows(call, path, {"query": wanted, "limit": num}, about=wanted):
                     listing = pick(row, LISTING, source=SOURCE, required=("symbol",))
-                    found.setdefault(str(listing["symbol"]), listing)
-        return list(found.values())[:num]
+                    listings.setdefault(str(listing["symbol"]), listing)
+        return list(listings.values())[:num]
 
     async def fmp_get_stock_news(self, tickers: str | None = None, limit: int = 10) -> list[Record]:
         num = arguments.count(limit, name="limit", most=MAX_ROWS)

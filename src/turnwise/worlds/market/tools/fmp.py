@@ -66,10 +66,10 @@ class EmbeddedFmp:
         company = read_company(self._market, symbol)
         is_annual = read_choice(period, "period", ("annual", "quarterly")) == "annual"
         statements = self._market.years if is_annual else self._market.quarters
-        found = statements(company.symbol)
-        if not found:
+        chosen = statements(company.symbol)
+        if not chosen:
             raise ToolError(f"{company.symbol} ({company.name}) is no company: it has no income statements")
-        return [_statement(statement) for statement in found[: read_limit(limit)]]
+        return [_statement(statement) for statement in chosen[: read_limit(limit)]]
 
     async def fmp_get_market_gainers(self, limit: object) -> list[Row]:
         return [_mover(quote) for quote in self._market.gainers()[: read_limit(limit)]]
@@ -79,10 +79,10 @@ class EmbeddedFmp:
 
     async def fmp_search_ticker(self, query: object, limit: object) -> list[Row]:
         count = read_limit(limit)
-        found = find_companies(self._market, read_text(query, "query"))
+        companies = find_companies(self._market, read_text(query, "query"))
         return [
             {"symbol": company.symbol, "name": company.name, "currency": "USD", "exchange": company.exchange}
-            for company in found[:count]
+            for company in companies[:count]
         ]
 
     async def fmp_get_stock_news(self, limit: object, tickers: object = None) -> list[Row]:

@@ -36,15 +36,15 @@ class EmbeddedPolygon:
         start, end = read_date(start_date, "start_date"), read_date(end_date, "end_date")
         days = _days(start, end, chosen, self._market.sessions(company.symbol, chosen))
         # One more than is shown, to know whether the answer is truncated; later bars are not computed.
-        found = list(islice(self._bars(company.symbol, days, chosen), MAX_BARS + 1))
-        shown = found[:MAX_BARS]
+        bars = list(islice(self._bars(company.symbol, days, chosen), MAX_BARS + 1))
+        shown = bars[:MAX_BARS]
         answer = {
             "ticker": company.symbol,
             "frequency": chosen,
             "resultsCount": len(shown),
             "results": [_bar(bar, is_daily=chosen == "daily") for bar in shown],
         }
-        return {**answer, "truncated": True} if len(found) > MAX_BARS else answer
+        return {**answer, "truncated": True} if len(bars) > MAX_BARS else answer
 
     async def polygon_get_news(self, ticker: object, limit: object) -> list[Row]:
         company = read_company(self._market, ticker, "ticker")

@@ -224,11 +224,13 @@ def _accounts(
             f"There is no such statement of {company.name}: its years run from 2021 to 2025, its quarters "
             "from Q1 2021 to Q1 2026."
         )
-    found = fitting[0]
+    chosen = fitting[0]
     period = (
-        f"fiscal year {found.fiscal_year}" if found.period == "FY" else f"{found.period} {found.fiscal_year}"
+        f"fiscal year {chosen.fiscal_year}"
+        if chosen.period == "FY"
+        else f"{chosen.period} {chosen.fiscal_year}"
     )
-    return f"The {name} of {company.name} ({company.symbol}) for {period} was {show(found)}."
+    return f"The {name} of {company.name} ({company.symbol}) for {period} was {show(chosen)}."
 
 
 def _close_on(market: Market, question: Question, company: Company) -> str:
