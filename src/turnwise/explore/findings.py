@@ -86,8 +86,9 @@ def history_of(exploration: Exploration) -> Iterator[str]:
         dropped = sum(exploration.dropped.values())
         why = "".join(f"; {num:,} dropped: {one_line(reason)}" for reason, num in exploration.dropped.items())
         earlier = counted(exploration.num_kept + dropped, "earlier task")
-        kept = "kept: their plans give the same results, other checks were not repeated"
-        yield f"{exploration.num_kept:,} of {earlier} {kept}{why}"
+        yield f"{exploration.num_kept:,} of {earlier} kept{why}"
+        if exploration.num_kept:
+            yield "the plans of kept tasks give the same results; other checks were not repeated"
     if exploration.rewordings:
         counts = "; ".join(f"{num:,} {one_line(why)}" for why, num in exploration.rewordings.items())
         yield f"rewordings: {counts}"
