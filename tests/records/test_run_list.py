@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.test_cli import fresh, turnwise
 from turnwise.config import Recipe
 from turnwise.records.ending import Ending, How
@@ -61,23 +62,23 @@ def test_the_command_prints_a_table_or_json(runs: Path) -> None:
     assert [row.split()[0] for row in rows[:3]] == ["good", "bad", "killed"]
     assert all(row.split()[1:3] == ["base.toml", "embedded"] for row in rows[:3])
     assert "bad: crashed: ValueError: tasks.train is not set" in rows
-    listed = json.loads(turnwise("runs", "--json", cwd=runs.parent, python=fresh).out)
+    listed = json.loads(turnwise("runs", "--json", cwd=runs.parent, python=warm.light).out)
     assert {run["folder"] for run in listed} == {"runs/good", "runs/bad", "runs/killed"}
-    assert turnwise("runs", "--in", "none", cwd=runs.parent, python=fresh).out == "no runs in none\n"
+    assert turnwise("runs", "--in", "none", cwd=runs.parent, python=warm.light).out == "no runs in none\n"
 
 
 def test_clean_removes_only_runs_without_a_step_and_asks_first(runs: Path) -> None:
-    refused = turnwise("runs", "clean", cwd=runs.parent, python=fresh)
+    refused = turnwise("runs", "clean", cwd=runs.parent, python=warm.light)
     assert refused.code == 2
     assert "nothing was removed: --yes" in refused.err
     assert (runs / "bad").exists()
-    assert turnwise("runs", "clean", "--yes", cwd=runs.parent, python=fresh).code == 0
+    assert turnwise("runs", "clean", "--yes", cwd=runs.parent, python=warm.light).code == 0
     assert {child.name for child in runs.iterdir()} == {"good", "killed", "eval"}
 
 
 def test_clean_removes_a_run_that_is_named_with_or_without_its_folder(runs: Path) -> None:
     for name in ("good", "runs/killed"):
-        assert turnwise("runs", "clean", name, "--yes", cwd=runs.parent, python=fresh).code == 0
+        assert turnwise("runs", "clean", name, "--yes", cwd=runs.parent, python=warm.light).code == 0
     assert {child.name for child in runs.iterdir()} == {"bad", "eval"}
 
 
