@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from turnwise.cli import config, engine, explore, init, models, play, runs, servers, tasks, view
+from turnwise.cli import config, engine, explore, init, models, play, runs, servers, tasks, view, worlds
 from turnwise.cli import doctor as check
 from turnwise.cli import train as learn
 from turnwise.cli.mistakes import reports_mistakes
@@ -60,6 +60,7 @@ for command in (
     learn.demo,
     init.init,
     explore.explore,
+    worlds.worlds,
     servers.tools,
     servers.call,
     config.config,

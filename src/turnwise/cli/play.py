@@ -134,14 +134,14 @@ def evaluate(
 
 def _tasks(file: Path | None, recipe: "Recipe", split: str) -> "tuple[Task, ...]":
     """Return the tasks of a file, else those of the recipe's split, else those that its environment has."""
-    from turnwise.setup.tasks import environment_tasks
+    from turnwise.setup.tasks import own_tasks
     from turnwise.tasks.load import load
 
     path = file or recipe.tasks.files.get(split)
     try:
         if path is not None:
             return load(path)
-        made = environment_tasks(recipe)
+        made = own_tasks(recipe)
     except ValueError as error:
         fail(str(error))
     if split not in made:

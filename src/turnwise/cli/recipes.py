@@ -58,12 +58,12 @@ def with_generated_tasks(recipe: "Recipe") -> Iterator["Recipe"]:
     Exits if the recipe has an environment and there are no training tasks at all.
     """
     with contextlib.ExitStack() as exits:
-        if recipe.environment and recipe.tasks.train is None:
-            from turnwise.setup.tasks import with_environment_tasks
+        from turnwise.setup.tasks import may_make_tasks, with_own_tasks
 
+        if may_make_tasks(recipe):
             folder = exits.enter_context(tempfile.TemporaryDirectory(prefix="turnwise-tasks-"))
             try:
-                recipe = with_environment_tasks(recipe, Path(folder))
+                recipe = with_own_tasks(recipe, Path(folder))
             except ValueError as error:
                 fail(str(error))
         yield recipe

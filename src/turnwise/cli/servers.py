@@ -1,6 +1,7 @@
 """`turnwise tools`, `call` and `serve`: the servers, from the command line."""
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -90,7 +91,10 @@ def _note_unused_key(servers: "ReadyServers", tool: str) -> None:
 
 
 def serve(
-    name: Annotated[str, typer.Argument(help="fmp, polygon, tavily, python or slack.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="fmp, polygon, tavily, python or slack; or world-SEED-NUMBER, a generated one."),
+    ],
     backend: Annotated[
         str, typer.Option(help="embedded (the synthetic world) or live (the real provider, with its key).")
     ] = "embedded",
@@ -103,7 +107,7 @@ def serve(
         int, typer.Option(help="Port to listen on, with --http; 0 picks a free one.", min=0, max=65535)
     ] = 8000,
 ) -> None:
-    """Run one of the five servers, over stdio or HTTP.
+    """Run one of the five servers or a generated one, over stdio or HTTP.
 
     If other machines can reach it (--host), clients must send the token in TURNWISE_SERVE_TOKEN.
 
@@ -112,9 +116,11 @@ def serve(
     from turnwise.mcp.serve import TOKEN_VARIABLE, serve_http, serve_stdio
     from turnwise.system.environment import environment
     from turnwise.system.net.admission import TokenRequired
+    from turnwise.worlds.generated.world import is_world_name, named_world, service_of
     from turnwise.worlds.market.services import SERVERS, Backend, check_backend, open_service
 
-    if name not in SERVERS:
+    is_world = is_world_name(name)
+    if name not in SERVERS and not is_world:
         fail(f"name: unknown server {name!r}; the servers are {', '.join(SERVERS)}")
     if backend not in list(Backend):
         fail(f"backend: expected embedded or live, got {backend!r}")
@@ -122,14 +128,19 @@ def serve(
     variables = environment() if chosen is Backend.LIVE else os.environ
 
     async def run() -> None:
-        async with open_service(name, chosen, variables, may_write=allow_writes) as service:
+        async with (
+            contextlib.nullcontext(service_of(named_world(name)))
+            if is_world
+            else open_service(name, chosen, variables, may_write=allow_writes)
+        ) as service:
             if not http:
                 await serve_stdio(service)
                 return
             await serve_http(service, host=host, port=port, token=os.environ.get(TOKEN_VARIABLE, ""))
 
     try:
-        check_backend(name, chosen, variables, may_write=allow_writes)
+        if not is_world:
+            check_backend(name, chosen, variables, may_write=allow_writes)
         asyncio.run(run())
     except ValueError as error:
         hint = f" (set {TOKEN_VARIABLE})" if isinstance(error, TokenRequired) else ""

@@ -302,12 +302,12 @@ def _resumed_folder(run: Path, overrides: list[str], *, from_start: bool) -> "Ru
 
 def _new_folder(settings: "Recipe", recipe: Path) -> "RunFolder":
     from turnwise.records.folder import RunFolder
-    from turnwise.setup.tasks import environment_tasks, require_train_tasks, with_tasks_in
+    from turnwise.setup.tasks import own_tasks, require_train_tasks, with_tasks_in
 
     try:
         run = settings.run
         name = run.name or recipe.stem
-        made = environment_tasks(settings)
+        made = own_tasks(settings)
         require_train_tasks(settings, "train" in made)
         folder = RunFolder.create(run.folder, name, settings, is_dated=not run.name, recipe_file=recipe.name)
         if made:

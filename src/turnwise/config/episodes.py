@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from turnwise.config.generated_worlds import generated_worlds
 from turnwise.config.sampling import Temperature
 
 SECTION_CONFIG = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -107,7 +108,8 @@ class ToolsConfig(BaseModel):
     model_config = SECTION_CONFIG
 
     mcp: Path | None = None
-    """Path of an mcp.json; unset: the five built-in servers, or no server if there are `functions`."""
+    """Path of an mcp.json, or `worlds:NUM` or `worlds:NUM:SEED` for generated servers; unset: the five
+    built-in servers, or no server if there are `functions`."""
     functions: tuple[str, ...] = ()
     """Python functions offered as tools, as `module:function`. They run in the process of the run, without
     isolation between episodes."""
@@ -128,6 +130,12 @@ class ToolsConfig(BaseModel):
     """Path of the recorded calls; unset: no recording."""
     cassette_mode: Literal["record", "replay", "replay_or_call"] = "record"
     """What to do with calls if `cassette` is set."""
+
+    @field_validator("mcp")
+    @classmethod
+    def _names_worlds_rightly(cls, mcp: Path | None) -> Path | None:
+        generated_worlds(mcp)
+        return mcp
 
     @property
     def is_replayed(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from turnwise.config.generated_worlds import is_generated
 from turnwise.config.recipe import Recipe
 
 _MODEL_KEYS = (("model", "path"), ("user", "model"))
@@ -42,6 +43,8 @@ def _model_path(value: str, key: str, folder: Path) -> str:
 
 
 def _absolute(value: str, folder: Path) -> Path:
+    if is_generated(value):
+        return Path(value)
     try:
         return folder / Path(value).expanduser()
     except RuntimeError:

@@ -65,7 +65,8 @@ class Pool:
         self._stocks: list[Stock] = []
         self._supplies: dict[str, Supply] = {}
         self._listed: dict[str, tuple[Tool, ...]] = {}
-        self._checkers: dict[str, ArgumentChecker] = {}
+        self._checkers: dict[str, dict[str, ArgumentChecker]] = {}
+        """By server and tool."""
         self._leased: set[str] = set()
         self._tasks = asyncio.TaskGroup()
         self._scratch: Scratch | None = None
@@ -208,8 +209,9 @@ class Pool:
                 for tool in self._listed[server]
                 if is_offered(tool, allow, deny)
             ]
+            checkers = {name: one for server in servers for name, one in self._checkers[server].items()}
             yield LeasedToolbox(
-                episode_id, tools, self._checkers, holdings, self._readability, self._cassette, losses
+                episode_id, tools, checkers, holdings, self._readability, self._cassette, losses
             )
         finally:
             self._leased.discard(episode_id)
@@ -226,11 +228,17 @@ class Pool:
             # In a task of the pool, so that the state of a cancelled episode is still dropped.
             await asyncio.shield(self._tasks.create_task(_all(releases)))
 
+    def _is_alone(self, server: str) -> bool:
+        service = self._specs[server].service if server in self._specs else None
+        return service is not None and service.is_alone
+
     async def _require(self, servers: Sequence[str]) -> None:
         unknown = sorted(set(servers) - set(self._supplies) - set(self._listed))
         if unknown:
             known = ", ".join(sorted({*self._supplies, *self._listed}))
             raise ValueError(f"servers: unknown {unknown[0]!r}; mcp.json has {known}")
+        if len(set(servers)) > 1 and (alone := [name for name in servers if self._is_alone(name)]):
+            raise ValueError(f"servers: {alone[0]!r} is for episodes of its own: name it alone in a task")
         missing = [server for server in servers if server not in self._listed]
         if missing:
             failures = await self.connect(missing)
@@ -248,12 +256,17 @@ class Pool:
 
     def _list(self, listed: Mapping[str, Sequence[Tool]]) -> None:
         """Name the tools of all servers together, so that a tool's name never depends on the task."""
-        self._listed = namespaced(listed)
+        shared = {server: tools for server, tools in listed.items() if not self._is_alone(server)}
+        named = namespaced(shared)
+        self._listed = {server: named.get(server, tuple(tools)) for server, tools in listed.items()}
         self._checkers = {
-            tool.name: ArgumentChecker(
-                tool.name, tool.input_schema, is_mending=self._is_mending, may_guess=tool.is_read_only
-            )
-            for tool in self.tools
+            server: {
+                tool.name: ArgumentChecker(
+                    tool.name, tool.input_schema, is_mending=self._is_mending, may_guess=tool.is_read_only
+                )
+                for tool in tools
+            }
+            for server, tools in self._listed.items()
         }
         if self._cassette is not None and self._cassette.mode is not Mode.REPLAY:
             for server, tools in self._listed.items():

@@ -68,6 +68,8 @@ class Service:
     """Entered for as long as a connection inside this process lasts."""
     instructions: str | None = None
     """Description of the whole server, sent to clients when they connect."""
+    is_alone: bool = False
+    """Whether no episode uses it with another server, so that its tools keep their names in any company."""
 
 
 TOKEN_VARIABLE = "TURNWISE_SERVE_TOKEN"  # noqa: S105 (its name, not its value)

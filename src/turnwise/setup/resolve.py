@@ -11,7 +11,7 @@ from turnwise.config import Recipe, read_recipe
 from turnwise.rewards.terms import RewardLike
 from turnwise.setup.request import named, plain_values, reward_blocks
 from turnwise.setup.servers import servers_of
-from turnwise.setup.tasks import environment_tasks, with_tasks_in
+from turnwise.setup.tasks import own_tasks, with_tasks_in
 from turnwise.setup.trusted_runs import consent_question, not_agreed_to
 from turnwise.system.process_setup import prepare
 from turnwise.system.python_functions import Given
@@ -68,7 +68,7 @@ def resolve(
     source = recipe if recipe is None or isinstance(recipe, Recipe) else Path(recipe)
     complete = read_recipe(source, plain_values({**chosen, **settings}))
     if "train" not in in_memory:
-        in_memory = {**environment_tasks(complete, given), **in_memory}
+        in_memory = {**own_tasks(complete, given), **in_memory}
     name, recipe_file = (source.stem, source.name) if isinstance(source, Path) else ("run", "")
     if "train" in in_memory:
         complete = _with_few_tasks(complete, len(in_memory["train"]))

@@ -1,25 +1,35 @@
-"""The tasks that a recipe's environment generates, for a recipe that names no file of training tasks."""
+"""The tasks of a recipe that names no file of them: its environment's own, or those of generated worlds."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from turnwise.config import Recipe
+from turnwise.config.generated_worlds import GeneratedWorlds, generated_worlds
 from turnwise.system.python_functions import NOTHING_GIVEN, Given
 from turnwise.tasks.load import save
 from turnwise.tasks.selection import SPLITS
 from turnwise.types import Task
 from turnwise.worlds.environment import find_environment, generated_tasks
+from turnwise.worlds.generated.folder import tasks_of_worlds
 
 
-def environment_tasks(recipe: Recipe, given: Given = NOTHING_GIVEN) -> dict[str, tuple[Task, ...]]:
-    """Return the tasks of the environment's `tasks()`, by split.
+def may_make_tasks(recipe: Recipe) -> bool:
+    """Return whether the recipe names no training tasks, and something that has its own."""
+    return recipe.tasks.train is None and (bool(recipe.environment) or _worlds(recipe) is not None)
 
-    Empty if the recipe has no environment or names its own training tasks, or if there is no `tasks()`.
+
+def own_tasks(recipe: Recipe, given: Given = NOTHING_GIVEN) -> dict[str, tuple[Task, ...]]:
+    """Return the tasks of the environment's `tasks()`, or of the generated worlds, by split.
+
+    Empty if the recipe has neither or names its own training tasks, or if there is no `tasks()`.
     """
-    name = recipe.environment
-    if not name or recipe.tasks.train is not None:
+    if not may_make_tasks(recipe):
         return {}
-    made = generated_tasks(name, find_environment(name, given))
+    worlds, name = _worlds(recipe), recipe.environment
+    if worlds is not None:
+        made = tasks_of_worlds(worlds.num, worlds.seed)
+    else:
+        made = generated_tasks(name, find_environment(name, given))
     if unknown := [split for split in made if split not in SPLITS]:
         raise ValueError(
             f"environment {name!r}: tasks(): split {unknown[0]!r} is none of {', '.join(SPLITS)}"
@@ -27,12 +37,16 @@ def environment_tasks(recipe: Recipe, given: Given = NOTHING_GIVEN) -> dict[str,
     return {split: tasks for split, tasks in made.items() if split not in recipe.tasks.files}
 
 
-def with_environment_tasks(recipe: Recipe, folder: Path, given: Given = NOTHING_GIVEN) -> Recipe:
-    """Write the environment's tasks to this folder and return the recipe that refers to the files.
+def _worlds(recipe: Recipe) -> GeneratedWorlds | None:
+    return generated_worlds(recipe.tools.mcp)
+
+
+def with_own_tasks(recipe: Recipe, folder: Path, given: Given = NOTHING_GIVEN) -> Recipe:
+    """Write the recipe's own tasks to this folder and return the recipe that refers to the files.
 
     Raises ValueError if the recipe has an environment and there are no training tasks at all.
     """
-    made = environment_tasks(recipe, given)
+    made = own_tasks(recipe, given)
     require_train_tasks(recipe, "train" in made)
     return with_tasks_in(recipe, made, folder)
 

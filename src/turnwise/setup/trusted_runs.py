@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.config import Recipe
+from turnwise.config.generated_worlds import is_generated
 from turnwise.mcp.spec import blocks_of
 from turnwise.records.run_marks import (
     Named,
@@ -16,6 +17,7 @@ from turnwise.records.run_marks import (
     remember_agreed,
 )
 from turnwise.system.files.regular_files import read_bytes
+from turnwise.worlds.generated.world import is_world_name
 from turnwise.worlds.market.live.providers import ACCESS
 from turnwise.worlds.market.services import SERVERS
 
@@ -60,7 +62,8 @@ def _is_replaced(key: str, overridden: Sequence[str]) -> bool:
 def named_in(recipe: Recipe) -> tuple[Named, ...]:
     """Return what the recipe names, except our own servers and rewards; ValueError for a bad mcp.json."""
     tools = recipe.tools
-    blocks = {} if tools.mcp is None or tools.is_replayed else _blocks(tools.mcp)
+    file = None if tools.mcp is None or tools.is_replayed or is_generated(tools.mcp) else tools.mcp
+    blocks = {} if file is None else _blocks(file)
     foreign = {name: block for name, block in blocks.items() if not _is_ours(block)}
     servers = (Named("tools.mcp", f"server {name!r}: {_command(block)}") for name, block in foreign.items())
     return (*servers, *named_besides_servers(recipe))
@@ -84,7 +87,8 @@ def _is_ours(block: Mapping[str, Any]) -> bool:
     """Return whether the entry is `turnwise serve NAME` on the embedded world and nothing else."""
     match block.get("args"):
         case ["serve", str(name)] | ["serve", str(name), "--backend", "embedded"]:
-            is_plain = block.get("command") == "turnwise" and name in SERVERS
+            is_ours = name in SERVERS or is_world_name(name)
+            is_plain = block.get("command") == "turnwise" and is_ours
             has_more = bool({"cwd", "url", "headers"} & block.keys())
             env = block.get("env", {})
             return is_plain and not has_more and isinstance(env, dict) and env.keys() <= _HARMLESS_VARIABLES

@@ -65,7 +65,7 @@ def check(
     alone = [
         Problem(item.file, item.row, field, message)
         for item in placed
-        for field, message in _findings(item.task, shelf, why_unscorable)
+        for field, message in _findings(item.task, shelf.seen_from(item.task), why_unscorable)
     ]
     return [*alone, *_between(placed)]
 
@@ -75,9 +75,18 @@ class _Shelf:
 
     def __init__(self, tools: Sequence[Tool], live: Sequence[LiveServer] = ()) -> None:
         self.by_name = {tool.name: tool for tool in tools}
+        self._tools = tools
+        self._seen: dict[tuple[str, ...], _Shelf] = {}
         self.live = live
         self.withheld = {name for server in live for name in server.withheld}
         self.servers = tuple(dict.fromkeys(tool.server for tool in tools))
+
+    def seen_from(self, task: Task) -> "_Shelf":
+        """Return the shelf where a name that several servers have is that of the task's own servers."""
+        if task.servers not in self._seen:
+            own = [tool for tool in self._tools if tool.server in task.servers]
+            self._seen[task.servers] = _Shelf((*self._tools, *own), self.live) if own else self
+        return self._seen[task.servers]
 
     def unknown(self, name: str) -> str:
         return f"no server has a tool {name!r}{_nearest(name, self.by_name)}"

@@ -7,7 +7,7 @@ import pytest
 
 from turnwise.config import Recipe, RewardConfig
 from turnwise.setup.requirements import playing_problems
-from turnwise.setup.tasks import environment_tasks, with_environment_tasks
+from turnwise.setup.tasks import own_tasks, with_own_tasks
 from turnwise.tasks.load import load
 from turnwise.types import Answer, StateProbe, Task, Truth
 from turnwise.worlds.environment import find_environment, generated_tasks
@@ -102,7 +102,7 @@ def test_a_function_that_makes_the_object_is_an_environment_too() -> None:
 
 
 def test_tasks_of_the_class_become_files_by_split(tmp_path: Path) -> None:
-    complete = with_environment_tasks(recipe(), tmp_path)
+    complete = with_own_tasks(recipe(), tmp_path)
     assert complete.tasks.train is not None
     assert complete.tasks.test is not None
     train = load(complete.tasks.train)
@@ -111,7 +111,7 @@ def test_tasks_of_the_class_become_files_by_split(tmp_path: Path) -> None:
     assert [task.id for task in load(complete.tasks.test)] == ["held"]
     assert complete.tasks.validation is None
     # a recipe that names its training tasks has them from its files alone
-    assert environment_tasks(complete) == {}
+    assert own_tasks(complete) == {}
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,12 @@ def test_tasks_of_the_class_become_files_by_split(tmp_path: Path) -> None:
 )
 def test_wrong_tasks_of_a_class_are_named(name: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        environment_tasks(recipe(name))
+        own_tasks(recipe(name))
 
 
 def test_a_recipe_without_any_tasks_says_what_to_add(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"generates no training tasks: give a file, or add .* tasks\(\)"):
-        with_environment_tasks(Recipe(environment="tests.worlds.environment.stage:Guess"), tmp_path)
+        with_own_tasks(Recipe(environment="tests.worlds.environment.stage:Guess"), tmp_path)
 
 
 def test_the_environment_or_the_truth_must_score() -> None:

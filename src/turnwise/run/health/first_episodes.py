@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from turnwise.config import Recipe
+from turnwise.config.generated_worlds import is_generated
 from turnwise.types import Cause, Stop, Trajectory
 
 
@@ -161,4 +162,6 @@ def _more_tasks(recipe: Recipe) -> str:
     if recipe.environment:
         return "the environment's tasks()"
     mcp = recipe.tools.mcp
+    if mcp is not None and is_generated(mcp):
+        return "turnwise worlds --out FOLDER"
     return "turnwise tasks make FOLDER" if mcp is None else f"turnwise explore {mcp} --out FOLDER"

@@ -25,6 +25,8 @@ class PlanStep:
 
     tool: str
     arguments: Callable[[Results], Mapping[str, Any]]
+    is_refused: bool = False
+    """Whether the tool must answer with an error, which the plan goes on from."""
 
 
 def call(tool: str, /, **arguments: Any) -> PlanStep:
@@ -66,6 +68,8 @@ class Exchange:
     tools: tuple[str, ...] | None = None
     """Shell patterns of the tools offered from this message on; None: as before."""
     question: Question | None = None
+    min_tool_calls: int = 0
+    forbidden_tools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +90,22 @@ class Case:
     """One for each further message of the family."""
     guesses: tuple["Case", ...] = ()
     """Cases with the same prompt whose plans guess what this one asks the user; they must earn nothing."""
+    min_tool_calls: int = 0
+    forbidden_tools: tuple[str, ...] = ()
+    are_reads_open: bool = False
+    """Whether other calls may find what the changes need, so that only a change cannot be left out."""
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """The plan for the prompt, then those for the further messages."""
         first = Exchange(
-            self.form, self.turns, self.conclude, self.known, tools=self.tools, question=self.question
+            self.form,
+            self.turns,
+            self.conclude,
+            self.known,
+            tools=self.tools,
+            question=self.question,
+            min_tool_calls=self.min_tool_calls,
+            forbidden_tools=self.forbidden_tools,
         )
         return (first, *self.later)

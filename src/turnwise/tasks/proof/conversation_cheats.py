@@ -2,15 +2,22 @@
 
 from collections.abc import Iterator, Sequence
 
-from turnwise.tasks.proof.verdict import Cheat, without_call
+from turnwise.tasks.proof.verdict import Cheat, IsNeeded, every_call, without_call
 from turnwise.types import DemoTurn
 
 Exchanges = Sequence[Sequence[DemoTurn]]
 """The plan's turns for each user message; the last turn of each is the answer."""
 
 
-def conversation_cheats(exchanges: Exchanges) -> Iterator[Cheat]:
-    """Yield the cheats of a conversation by the turns of its plan."""
+def conversation_cheats(exchanges: Exchanges, is_needed: IsNeeded = every_call) -> Iterator[Cheat]:
+    """Yield the cheats of a conversation by the turns of its plan, without those that are the plan itself."""
+    plan = _joined(exchanges, {})
+    for name, turns in _cheats(exchanges, is_needed):
+        if turns != plan:
+            yield name, turns
+
+
+def _cheats(exchanges: Exchanges, is_needed: IsNeeded) -> Iterator[Cheat]:
     answers = [turns[-1] for turns in exchanges]
     calls = [_calls(turns) for turns in exchanges]
     at_once = DemoTurn("\n".join(answer.text for answer in answers))
@@ -26,13 +33,15 @@ def conversation_cheats(exchanges: Exchanges) -> Iterator[Cheat]:
             yield "done before it was asked for", _joined(exchanges, {message - 1: early, message: here[-1:]})
         yield "answered before it was asked", _joined(exchanges, {message - 1: [*before[:-1], here[-1]]})
         yield "the answer of the message before", _joined(exchanges, {message: [*here[:-1], before[-1]]})
-    yield from _shortened(exchanges)
+    yield from _shortened(exchanges, is_needed)
 
 
-def _shortened(exchanges: Exchanges) -> Iterator[Cheat]:
+def _shortened(exchanges: Exchanges, is_needed: IsNeeded) -> Iterator[Cheat]:
     for message, turns in enumerate(exchanges):
         for place, turn in enumerate(turns):
-            for index in range(len(turn.calls)):
+            for index, pair in enumerate(zip(turn.calls, turn.results, strict=True)):
+                if not is_needed(*pair):
+                    continue
                 rest = without_call(turn, index)
                 kept = [*turns[:place], *([rest] if rest.calls else []), *turns[place + 1 :]]
                 yield "one call left out", _joined(exchanges, {message: kept})

@@ -66,7 +66,7 @@ async def exchanges_of(case: Case, toolbox: Toolbox) -> AsyncIterator[ExchangeRu
                 ToolCall(f"call_{number}", step.tool, _read(step.arguments, results))
                 for number, step in enumerate(steps, first)
             ]
-            answers = await answers_to(calls, toolbox)
+            answers = await answers_to(calls, toolbox, [step.is_refused for step in steps])
             results.extend(case.parse(answer.content) for answer in answers)
             # Durations and retries differ between runs; the task files must not.
             kept = tuple(replace(answer, seconds=0.0, num_retries=0) for answer in answers)
@@ -96,17 +96,27 @@ def all_hold(probes: Sequence[StateProbe], answers: Sequence[ToolResult]) -> boo
 
 
 def changes(played: ExchangeRun, toolbox: Toolbox) -> list[ToolCall]:
-    """Return the exchange's calls to tools that are not read-only."""
+    """Return the exchange's calls to tools that are not read-only, without those that were refused."""
     writers = {tool.name for tool in toolbox.tools if not tool.is_read_only}
-    return [call for turn in played.turns for call in turn.calls if call.name in writers]
+    return [
+        call
+        for turn in played.turns
+        for call, result in zip(turn.calls, turn.results, strict=True)
+        if call.name in writers and not result.is_error
+    ]
 
 
-async def answers_to(calls: Sequence[ToolCall], toolbox: Toolbox) -> list[ToolResult]:
-    """Return one turn's results; ToolsDown if a server fails, PlanFailed if a call does."""
+async def answers_to(
+    calls: Sequence[ToolCall], toolbox: Toolbox, are_refused: Sequence[bool] = ()
+) -> list[ToolResult]:
+    """Return one turn's results; ToolsDown if a server fails, PlanFailed if a call does.
+
+    `are_refused`: for each call whether it must fail instead; without it none may.
+    """
     answers = await toolbox.call(calls)
     _require_no_fault(calls, answers)
-    for call, answer in zip(calls, answers, strict=True):
-        if answer.is_error:
+    for call, answer, is_refused in zip(calls, answers, are_refused or (False,) * len(calls), strict=True):
+        if answer.is_error is not is_refused:
             raise PlanFailed(f"{call.name} {json.dumps(dict(call.arguments))}: {answer.content}")
     return answers
 

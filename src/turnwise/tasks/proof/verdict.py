@@ -14,6 +14,7 @@ from turnwise.types import (
     Stop,
     Task,
     Tool,
+    ToolCall,
     ToolResult,
     Trajectory,
     Turn,
@@ -23,6 +24,8 @@ Earns = Callable[[Trajectory], bool]
 """Whether an episode earns the full reward, as `rewards.outcome.is_success` says."""
 Cheat = tuple[str, tuple[DemoTurn, ...]]
 """A name, and the turns of an episode that must earn nothing."""
+IsNeeded = Callable[[ToolCall, ToolResult], bool]
+"""Whether a plan without this call must earn nothing."""
 
 PLAN_EARNS_NOTHING = "its own plan earns nothing"
 SHORTCUT_EARNS = "a shortcut earns it"
@@ -43,18 +46,33 @@ def why_unsound(
     return ""
 
 
+def every_call(call: ToolCall, result: ToolResult) -> bool:
+    del call, result
+    return True
+
+
 def idle_cheats(played: PlanRun) -> list[Cheat]:
-    """Return episodes without a call: no answer, and the answer at once."""
-    return [
-        ("an empty answer", (DemoTurn(""),)),
-        ("the answer without a call", (played.demonstration[-1],)),
-    ]
+    """Return episodes without a call: no answer, and the answer at once if the plan makes calls."""
+    empty = ("an empty answer", (DemoTurn(""),))
+    if not any(turn.calls for turn in played.demonstration):
+        return [empty]
+    return [empty, ("the answer without a call", (played.demonstration[-1],))]
 
 
-def shortened(played: PlanRun) -> Iterator[Cheat]:
-    """Yield the plan without one of its calls, once for every call."""
+def needless_calls(played: PlanRun, forbidden: Sequence[str]) -> Iterator[Cheat]:
+    """Yield the plan with a successful call of each forbidden tool before its first turn."""
+    for name in forbidden:
+        call = ToolCall("needless", name, {})
+        turn = DemoTurn("", (call,), (ToolResult(call.id, "", Cause.OK, 0.0),))
+        yield "a call where none is due", (turn, *played.demonstration)
+
+
+def shortened(played: PlanRun, is_needed: IsNeeded = every_call) -> Iterator[Cheat]:
+    """Yield the plan without one of its needed calls, once for each of them."""
     for place, turn in enumerate(played.demonstration):
-        for index in range(len(turn.calls)):
+        for index, pair in enumerate(zip(turn.calls, turn.results, strict=True)):
+            if not is_needed(*pair):
+                continue
             turns = [
                 without_call(shown, index) if number == place else shown
                 for number, shown in enumerate(played.demonstration)

@@ -11,7 +11,15 @@ from turnwise.tasks.live_conflicts import EMBEDDED_WORLD
 from turnwise.tasks.proof.case import Case, Conclusion, Exchange
 from turnwise.tasks.proof.conversation_cheats import conversation_cheats
 from turnwise.tasks.proof.follow import ExchangeRun, PlanFailed, PlanRun, changes, exchanges_of, follow, holds
-from turnwise.tasks.proof.verdict import Cheat, Earns, episode_of, idle_cheats, shortened, why_unsound
+from turnwise.tasks.proof.verdict import (
+    Cheat,
+    Earns,
+    episode_of,
+    idle_cheats,
+    needless_calls,
+    shortened,
+    why_unsound,
+)
 from turnwise.types import (
     Difficulty,
     ExpectedWrite,
@@ -21,6 +29,7 @@ from turnwise.types import (
     Task,
     Tool,
     ToolCall,
+    ToolResult,
     Truth,
 )
 from turnwise.types.protocols import Toolbox
@@ -61,6 +70,9 @@ class TaskDraft:
     """The prompt, then the further user messages."""
     case: Case
     seed: int
+    world: str = EMBEDDED_WORLD
+    """As `Task.world`."""
+    max_turns: int | None = None
 
 
 async def verified(
@@ -98,16 +110,26 @@ async def verified(
     withheld = sorted(name for name in needed if not _fits(name, task.leased_tools))
     if withheld:
         return Rejected(draft.task_id, f"{withheld[0]} is needed and not offered")
-    cheats = [*_cheats(draft.case, first), *guesses]
+    cheats = [*_cheats(draft.case, first, known), *guesses]
     why = "" if earns is None else why_unsound(task, (first, second), known, cheats, earns)
     return Rejected(draft.task_id, why) if why else task
 
 
-def _cheats(case: Case, played: PlanRun) -> list[Cheat]:
+def _cheats(case: Case, played: PlanRun, tools: Sequence[Tool]) -> list[Cheat]:
     """Return what must earn nothing. A plan of one message may make calls that its prompt leaves open."""
+    writers = {tool.name for tool in tools if not tool.is_read_only}
+
+    def is_needed(call: ToolCall, result: ToolResult) -> bool:
+        return not case.are_reads_open or (call.name in writers and not result.is_error)
+
     if case.later:
-        return list(conversation_cheats([exchange.turns for exchange in played.exchanges]))
-    return [*idle_cheats(played), *(shortened(played) if case.question is not None else ())]
+        return list(conversation_cheats([exchange.turns for exchange in played.exchanges], is_needed))
+    has_needed = case.question is not None or case.are_reads_open
+    return [
+        *idle_cheats(played),
+        *(shortened(played, is_needed) if has_needed else ()),
+        *needless_calls(played, case.forbidden_tools),
+    ]
 
 
 def _fits(name: str, patterns: Sequence[str] | None) -> bool:
@@ -190,7 +212,8 @@ def _task(draft: TaskDraft, played: PlanRun, servers: tuple[str, ...], tools: Se
         seed=draft.seed,
         family=draft.family,
         split=draft.split,
-        world=EMBEDDED_WORLD,
+        world=draft.world,
+        max_turns=draft.max_turns,
         demonstration=played.demonstration,
         conversation=tuple(
             FollowUp(message, truth, exchange.tools)
@@ -206,7 +229,11 @@ def _truth(exchange: Exchange, conclusion: Conclusion, required_tools: tuple[str
         writes=conclusion.writes,
         probes=conclusion.probes,
         required_tools=required_tools,
-        milestones=tuple(dict.fromkeys(step.tool for steps in exchange.turns for step in steps)),
+        min_tool_calls=exchange.min_tool_calls,
+        forbidden_tools=exchange.forbidden_tools,
+        milestones=tuple(
+            dict.fromkeys(step.tool for steps in exchange.turns for step in steps if not step.is_refused)
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from datetime import date, datetime, time, timedelta
 from turnwise.worlds.market.data.businesses import SECTORS
 from turnwise.worlds.market.data.companies import Company, opening_cents
 from turnwise.worlds.market.data.factors import market_factor, sector_factor
-from turnwise.worlds.market.data.stream import Stream
+from turnwise.worlds.stream import Stream
 
 COLUMNS = 5
 """Values per session in a flat array: open, high, low, close (cents) and volume."""

@@ -13,7 +13,7 @@ from turnwise.worlds.market.data.businesses import (
     TICKER_ENDINGS,
     Business,
 )
-from turnwise.worlds.market.data.stream import Stream
+from turnwise.worlds.stream import Stream
 
 NUM_COMPANIES = 200
 

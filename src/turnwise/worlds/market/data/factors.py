@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 
 from turnwise.worlds.market.data.sessions import SESSIONS
-from turnwise.worlds.market.data.stream import Stream
+from turnwise.worlds.stream import Stream
 
 
 @functools.lru_cache(maxsize=4)

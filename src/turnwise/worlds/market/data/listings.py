@@ -12,8 +12,8 @@ from turnwise.worlds.market.data.companies import Company, opening_cents, yearly
 from turnwise.worlds.market.data.factors import market_factor, past_factor, sector_factor
 from turnwise.worlds.market.data.past_sessions import past_sessions
 from turnwise.worlds.market.data.statements import IncomeStatement, make_quarters
-from turnwise.worlds.market.data.stream import Stream
 from turnwise.worlds.market.data.tables import rows
+from turnwise.worlds.stream import Stream
 
 SHARE_SCALES = (300, 1000, 3000)
 """Millions of shares, multiplied by one to three."""

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from turnwise.worlds.market.data.businesses import Business
 from turnwise.worlds.market.data.companies import Company, yearly_revenue
 from turnwise.worlds.market.data.sessions import session_on_or_after
-from turnwise.worlds.market.data.stream import Stream
+from turnwise.worlds.stream import Stream
 
 QUARTERS = tuple((year, quarter) for year in range(2021, 2027) for quarter in (1, 2, 3, 4))[:21]
 """2021 Q1 to 2026 Q1 (the latest reported at the clock), oldest first. Fiscal years are calendar years."""

@@ -7,8 +7,8 @@ from datetime import datetime, time, timedelta
 from turnwise.worlds.market.data.companies import Company
 from turnwise.worlds.market.data.market import Market
 from turnwise.worlds.market.data.sessions import NEW_YORK, SESSIONS
-from turnwise.worlds.market.data.stream import Stream
 from turnwise.worlds.market.data.tables import table_of, words
+from turnwise.worlds.stream import Stream
 
 NUM_DAYS = 10
 """The history covers this many of the last sessions."""

@@ -9,9 +9,9 @@ from turnwise.worlds.market.data.companies import Company
 from turnwise.worlds.market.data.market import Market, percent
 from turnwise.worlds.market.data.sessions import LAST_SESSION, PREVIOUS_SESSION, SESSIONS
 from turnwise.worlds.market.data.statements import IncomeStatement, reported_on
-from turnwise.worlds.market.data.stream import Stream
 from turnwise.worlds.market.data.tables import rows
 from turnwise.worlds.market.web.news import Article, dated, dollars, price
+from turnwise.worlds.stream import Stream
 
 WRAPPED_SESSIONS = SESSIONS[-20:]
 """The sessions that have a market wrap."""

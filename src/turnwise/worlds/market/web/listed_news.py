@@ -7,7 +7,6 @@ from turnwise.worlds.market.data.listings import Listing
 from turnwise.worlds.market.data.market import Market, percent
 from turnwise.worlds.market.data.sessions import LAST_SESSION, SESSIONS
 from turnwise.worlds.market.data.statements import reported_on
-from turnwise.worlds.market.data.stream import Stream
 from turnwise.worlds.market.web.news import (
     NEWS_SESSIONS,
     Article,
@@ -18,6 +17,7 @@ from turnwise.worlds.market.web.news import (
     price,
     publish,
 )
+from turnwise.worlds.stream import Stream
 
 NOTICE = "(Synthetic data of turnwise's embedded world.)"
 """Ends every article and page about a real listing, so that nobody mistakes its figures for real ones."""

@@ -9,7 +9,7 @@ from turnwise.worlds.market.data.companies import Company
 from turnwise.worlds.market.data.market import Market, percent
 from turnwise.worlds.market.data.sessions import LAST_SESSION, NEW_YORK, SESSIONS
 from turnwise.worlds.market.data.statements import reported_on
-from turnwise.worlds.market.data.stream import Stream
+from turnwise.worlds.stream import Stream
 
 NEWS_SESSIONS = SESSIONS[-40:]
 """The sessions that articles about share prices cover; reports of the first quarter may be older."""
