@@ -29,6 +29,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from turnwise.setup.request import RunRequest
+from turnwise.setup.resolve import resolve
+
 if __name__ == "__main__":  # vLLM's process, which imports this file too, uses the rest
     sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -39,11 +42,10 @@ from turnwise.config import PRESETS, parse_settings, read_recipe
 from turnwise.records.folder import RunFolder
 from turnwise.rollout.measure.statistics import mean, paired_difference
 from turnwise.rollout.measure.summary import rates_by_task, summarise
-from turnwise.run.demonstrations.warm_start import with_warm_start
+from turnwise.run.demonstrations.warm_start import warm_started
 from turnwise.run.loop import train
 from turnwise.run.screen.screen import Screen
-from turnwise.run.training_run import TrainingRun, open_run
-from turnwise.system.python_functions import NOTHING_GIVEN
+from turnwise.run.training_run import TrainingRun, open_run, splits_of
 from turnwise.system.stopping import Stopping
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update.trainer import StepResult, Trainer
@@ -134,13 +136,12 @@ async def learn(variant: str, seed: int, arguments: argparse.Namespace) -> Resul
     started = time.perf_counter()
     name = f"{variant.replace(' ', '-')}-{seed}"
     with RunFolder.create(arguments.out, name, recipe) as run_folder:
+        resolved = resolve(RunRequest(recipe), recipe, splits_of(recipe))
         if recipe.run.warm_start:
-            recipe = await with_warm_start(recipe, run_folder, screen, Stopping(), NOTHING_GIVEN)
-        async with open_run(recipe, run_folder, screen) as opened:
+            resolved = await warm_started(resolved, run_folder, screen, Stopping())
+        async with open_run(resolved, run_folder, screen) as opened:
             trainer: Any = Shuffled(opened.trainer, seed) if variant == "shuffled" else opened.trainer
-            run = TrainingRun(
-                recipe, run_folder, opened.bench, trainer, opened.train_tasks, opened.lessons, screen
-            )
+            run = TrainingRun(opened.run, run_folder, opened.bench, trainer, opened.lessons, screen)
             ended = await train(run, Stopping())
     assert ended.before is not None
     assert ended.after is not None, ended.why

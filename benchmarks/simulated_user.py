@@ -12,6 +12,9 @@ add up, or if an episode's score, words or tokens differ from those without faul
 import sys
 from pathlib import Path
 
+from turnwise.setup.request import RunRequest
+from turnwise.setup.resolve import resolve
+
 sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 
 import argparse
@@ -326,7 +329,8 @@ async def compare(
     """Play the conversations without and with faults; the latter may refill from spare tasks."""
     num_groups = num_conversations // GROUP_SIZE
     tasks = tasks_of(num_groups + max(2, num_groups // 12))
-    async with open_workbench(Recipe(seed=seed), tasks) as bench:
+    recipe = Recipe(seed=seed)
+    async with open_workbench(resolve(RunRequest(recipe), recipe), tasks) as bench:
         plain = await collect(bench, tasks, len(tasks), Faults(seed, 0.0))
         print(f"without faults: {len(plain.episodes)} conversations in {plain.seconds:.0f} s", flush=True)
         done = await collect(bench, tasks, num_groups, Faults(seed, rate, **faults))

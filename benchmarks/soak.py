@@ -11,6 +11,9 @@ descriptors or processes grew.
 import sys
 from pathlib import Path
 
+from turnwise.setup.request import RunRequest
+from turnwise.setup.resolve import resolve
+
 sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 sys.path.insert(0, str(Path(__file__).resolve().parent / "faults"))
 
@@ -102,7 +105,7 @@ async def soak(
     rates = Rates.over(num_episodes)
     with servers(folder, seed, rates, turnwise) as mcp, contextlib.closing(Journal(folder)) as journal:
         recipe = Recipe.model_validate({"tools": {"mcp": mcp}, "engine": {"kind": "scripted"}})
-        async with open_workbench(recipe, distinct) as bench:
+        async with open_workbench(resolve(RunRequest(recipe), recipe), distinct) as bench:
             started = time.monotonic()
             play = _Play(bench, journal, folder, _rounds(distinct))
             samples = []

@@ -12,18 +12,18 @@ ROOT = SOURCE.parents[1]
 
 MAX_LINES = {
     "api": 800,
-    "cli": 3020,
+    "cli": 2780,
     "config": 1900,
     "dashboard": 4250,
     "engines": 3550,
     "explore": 15_900,
     "mcp": 5830,
     "models": 2150,
-    "records": 2600,
+    "records": 2610,
     "rewards": 1550,
     "rollout": 3250,
-    "run": 7450,
-    "setup": 2880,
+    "run": 7550,
+    "setup": 2920,
     "system": 5000,
     "tasks": 3260,
     "training": 6900,
@@ -47,12 +47,11 @@ LONGER_FILES = {
     "dashboard/index/index.py": 440,
     "mcp/session.py": 460,
     "rollout/collector.py": 460,
-    "run/training_run.py": 560,
-    "setup/bench.py": 410,
+    "run/training_run.py": 550,
 }
 """Files that had more lines when the limit was set."""
 
-MAX_RECIPE_FUNCTIONS = 211
+MAX_RECIPE_FUNCTIONS = 186
 """Functions outside `config` that take a whole recipe: who gets a part of it cannot depend on the rest."""
 
 

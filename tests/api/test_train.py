@@ -234,7 +234,7 @@ def namesake() -> Any:
         ({"settings": {"rollout.group_size": True}}, "rollout.group_size: expected a number, got true"),
         ({"settings": {"model.path": None}}, "settings: model.path is None"),
         ({"settings": {"trackers": [{"kind": lambda: None}]}}, "which a recipe cannot store"),
-        ({"settings": {"hardware.num_processes": 2}}, "runs in this process only"),
+        ({"settings": {"hardware.num_processes": 2}}, "num_processes = 2: only the command"),
         ({"tasks": [{"prompt": "?", "truht": {}}]}, "tasks.train: row 1: truht: Extra inputs"),
         ({"tasks": [tw.Task(prompt="?")]}, "its truth asks for nothing that must be done"),
         ({"tasks": [tw.Task(prompt="?")], "tools": [4]}, "expected a function, got 4"),

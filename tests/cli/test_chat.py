@@ -18,10 +18,12 @@ from tests import warm
 from tests.rollout.stage import call, script
 from tests.run.stage import recipe
 from tests.run.test_train import run_it
+from tests.setup.resolved import resolved
 from tests.shown import recipe_in, shown_task, sound_setup
 from tests.test_cli import Ran, is_plain
 from turnwise.cli.chat import HELP, MAX_TURNS, FinishedCall, Halted, Talk, _converse, talk
 from turnwise.engines.scripted import ScriptedEngine
+from turnwise.setup.agent import Agent
 from turnwise.setup.bench import Workbench, open_workbench
 from turnwise.types import Message, Parsed, Task, ToolCall, Truth
 
@@ -53,7 +55,7 @@ async def scripted_talk(
 ) -> AsyncIterator[tuple[Talk, Workbench]]:
     """A conversation with a model that gives these turns."""
     settings = recipe_in(folder, "rollout.tokens_per_turn=400", *overrides)
-    async with open_workbench(settings, with_engine=False) as bench:
+    async with open_workbench(resolved(settings), with_engine=False) as bench:
         sequence = script(bench.chat, *turns)
         stop_id = min(bench.chat.stop_ids)
         engine = ScriptedEngine(lambda text: bench.chat.say(text)[:-1], stop_id, sequence=sequence)
@@ -206,5 +208,5 @@ def test_ctrl_d_and_ctrl_c_leave_a_terminal(folder: Path, leave: str, code: int)
 async def test_a_recipe_without_tasks_offers_every_tool(folder: Path) -> None:
     out, settings = io.StringIO(), recipe_in(folder)
     bare = settings.model_copy(update={"tasks": settings.tasks.model_copy(update={"train": None})})
-    await talk(bare, None, temperature=0.0, console=Console(file=out, width=200), ask=typed())
+    await talk(Agent(resolved(bare)), temperature=0.0, console=Console(file=out, width=200), ask=typed())
     assert "tools: write, read" in out.getvalue()

@@ -17,10 +17,11 @@ from embedded_model.drills import make_drills, make_questions
 from embedded_model.lessons import LessonTasks, Teacher
 from embedded_model.phrasings import WORDINGS, lesson_families
 from embedded_model.stages import Stage
+from tests.setup.resolved import agent
 from turnwise.config import read_recipe
 from turnwise.models.chat import load_tokenizer, open_chat
 from turnwise.models.places import EMBEDDED, EMBEDDED_FOLDER
-from turnwise.run.playing import evaluate_recipe
+from turnwise.run.playing import evaluate_agent
 from turnwise.tasks.load import load
 from turnwise.tasks.selection import split_of
 from turnwise.worlds.market.families import FAMILIES
@@ -185,7 +186,7 @@ async def test_the_included_model_is_small_and_succeeds_on_unseen_tasks(tmp_path
     recipe = read_recipe(None, {"model.path": "embedded"})
     tasks = [task for task in load(TEST_TASKS) if task.family == "quote_figure"][:8]
     out = tmp_path / "eval.json"
-    report, _ = await evaluate_recipe(recipe, tasks, out=out, num_samples=1, temperature=0.0)
+    report, _ = await evaluate_agent(agent(recipe, tasks), out=out, num_samples=1, temperature=0.0)
     figures = json.loads(out.read_text())["figures"]
     assert report.model == "embedded"
     assert figures["all"]["success"]["value"] >= 0.5

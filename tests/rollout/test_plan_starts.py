@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.run.demonstrations.test_lessons import roomy, spoken_task, talking_task
+from tests.setup.resolved import resolved
 from tests.shown import shown_task, sound_setup
 from turnwise.config import Recipe
 from turnwise.rewards import reached_goal, succeeded
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter, read_episodes
-from turnwise.run.demonstrations.lessons import demonstrating, lesson_of
+from turnwise.run.demonstrations.lessons import lesson_of
 from turnwise.run.demonstrations.successes import successes_of
 from turnwise.setup.bench import leased_tools, open_workbench
 from turnwise.training.packing.samples import Sample, samples_of
@@ -24,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 
 async def started(recipe: Recipe, task: Task, num_given: int) -> tuple[Group, Sample]:
     """The group of a task whose episodes are given turns, and the whole demonstration as a lesson."""
-    async with open_workbench(demonstrating(recipe), [task]) as bench:
+    async with open_workbench(resolved(recipe, train=[task]).demonstrated(), [task]) as bench:
         tools = leased_tools(task, bench.pool.tools)
         lesson = lesson_of(task, tools, bench.chat, max_result_tokens=recipe.tools.max_result_tokens)
         collector = bench.collector(group_size=2, num_given=lambda task: num_given)

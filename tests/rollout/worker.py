@@ -11,13 +11,15 @@ from pathlib import Path
 from turnwise.config import read_recipe
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.setup.bench import open_workbench
-from turnwise.tasks.load import load
+from turnwise.setup.request import RunRequest
+from turnwise.setup.resolve import resolve
 
 
 async def main(recipe_file: Path, num_workers: int, out: Path) -> None:
     recipe = read_recipe(recipe_file, {"engine.kind": "scripted"})
-    tasks = load(recipe.tasks.require_train())
-    async with open_workbench(recipe, tasks, num_workers=num_workers) as bench:
+    run = resolve(RunRequest(recipe), recipe, ("train",))
+    tasks = run.tasks_of("train")
+    async with open_workbench(run, tasks, num_workers=num_workers) as bench:
         collector = bench.collector()
         with TrajectoryWriter(out) as writer:
             async with collector.collecting(tasks, len(tasks)) as groups:

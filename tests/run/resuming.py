@@ -33,14 +33,14 @@ from rich.console import Console
 
 from tests.rollout.collection import TalkingChat
 from tests.run.stage import recipe
+from tests.setup.resolved import resolved
 from tests.training.saving import KillAt
 from turnwise.models.device_memory import Memory
 from turnwise.records.folder import RunFolder
 from turnwise.run.loop import train
 from turnwise.run.screen.screen import Screen
 from turnwise.run.training_run import TrainingRun, open_run
-from turnwise.setup import sizes as memory_sizes
-from turnwise.system.ranks import ALONE
+from turnwise.setup.sizes import with_sizes
 from turnwise.system.stopping import Stopping
 
 MEMORY = (2**36, 2**24)
@@ -118,16 +118,16 @@ async def play(root: Path, settings: dict[str, Any], tasks: Path, stage: str, nu
         folder = RunFolder.open(root / "runs" / "run")
     else:
         sys.executable = str(Path(sys.prefix, "bin", "python"))  # a server sees a private /dev/shm
-        resolved = recipe(root, **settings)
+        begun = recipe(root, **settings)
         shutil.copy(tasks, root / "train.jsonl")
-        folder = RunFolder.create(root / "runs", "run", resolved, is_dated=False)
+        folder = RunFolder.create(root / "runs", "run", begun, is_dated=False)
     where, *counts = stage.split(":")
     count_down = {where: killed_at(int(counts[0]))} if counts else {}
     with folder:
         screen = Screen(Console(stderr=True), folder.recipe)
-        memory_sizes.memory_for = lambda _: Memory(MEMORY[min(number, 1)], MEMORY[min(number, 1)])
-        resolved = memory_sizes.with_sizes_found(folder.recipe, folder, screen.say, ALONE)
-        async with open_run(resolved, folder, screen) as run:
+        sized = with_sizes(resolved(folder.recipe), Memory(MEMORY[min(number, 1)], MEMORY[min(number, 1)]))
+        folder.change_recipe(sized.recipe)
+        async with open_run(sized, folder, screen) as run:
             run.bench = replace(run.bench, chat=TalkingChat(run.bench.chat))  # type: ignore[arg-type]
             delays = random.Random(f"{root} {number}")
             hook_collections(run, delays, count_down.get("collection", killed_at(0)))

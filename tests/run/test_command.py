@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.run.stage import recipe
-from turnwise.records.folder import RunFolder
 from turnwise.run import command
+from turnwise.setup.request import RunRequest
 
 
 @pytest.fixture
@@ -32,7 +32,6 @@ async def test_an_update_and_concurrent_episodes_switch_threads_quickly(
     monkeypatch.delenv("DEVICE_TYPE", raising=False)
     sys.setswitchinterval(5e-3)
     settings = recipe(tmp_path, run={"mode": mode}, rollout={"lockstep": False})
-    with RunFolder.create(settings.run.folder, "run", settings, is_dated=False) as folder:
-        with pytest.raises(TypeError):
-            await command.train_in(folder)
+    with pytest.raises(TypeError):
+        await command.train_run(RunRequest(settings), settings)
     assert sys.getswitchinterval() == pytest.approx(seconds)

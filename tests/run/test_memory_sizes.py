@@ -1,18 +1,15 @@
 """A run finds its sizes once, says and stores them, and is refused if a GPU cannot hold the smallest."""
 
-import io
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 from transformers import BloomConfig
 
 from tests.run.stage import recipe
+from tests.setup.resolved import resolved
 from turnwise.config import DEFAULT_SIZES, Recipe
 from turnwise.models.device_memory import Memory
-from turnwise.records.folder import RunFolder
-from turnwise.run.screen.screen import Screen
 from turnwise.setup import sizes as memory_sizes
 from turnwise.system.ranks import ALONE
 
@@ -20,30 +17,28 @@ GIB = 2**30
 
 
 def sized(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, gibibytes: float, ranks: Any = ALONE
+    settings: Recipe, monkeypatch: pytest.MonkeyPatch, gibibytes: float, ranks: Any = ALONE
 ) -> tuple[Recipe, str]:
-    """The recipe as a machine with this memory resolves it, and what is printed."""
+    """The recipe as a machine with this memory resolves it, and what is said about it."""
     memory = Memory(int(gibibytes * GIB), int(gibibytes * GIB))
     monkeypatch.setattr(memory_sizes, "memory_for", lambda _: memory)
-    out = io.StringIO()
-    screen = Screen(Console(file=out, width=200), folder.recipe)
-    return memory_sizes.with_sizes_found(folder.recipe, folder, screen.say, ranks), out.getvalue()
+    least = memory_sizes.least_memory(settings, ranks)
+    run = memory_sizes.with_sizes(resolved(settings), least)
+    return run.recipe, run.sizes_note
 
 
-def test_the_sizes_are_said_stored_and_kept_when_the_machine_has_less_memory(
+def test_the_sizes_are_said_and_kept_when_the_machine_has_less_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = recipe(tmp_path, model={"device": "cpu"}, engine={"max_batch": 7})
-    with RunFolder.create(tmp_path / "runs", "run", settings) as folder:
-        found, said = sized(folder, monkeypatch, 64)
-        assert said.startswith(
-            "memory: 16,384 tokens per micro-batch, recomputation off, 64 episodes at a time, "
-        )
-        assert "of 64.0 GiB planned" in said
-        assert found.engine.max_batch == 7
-        assert folder.recipe == found
-        assert not found.lacks_sizes
-        assert sized(folder, monkeypatch, 0.01) == (found, "")
+    found, said = sized(settings, monkeypatch, 64)
+    assert said.startswith(
+        "memory: 16,384 tokens per micro-batch, recomputation off, 64 episodes at a time, "
+    )
+    assert "of 64.0 GiB planned" in said
+    assert found.engine.max_batch == 7
+    assert not found.lacks_sizes
+    assert sized(found, monkeypatch, 0.01) == (found, "")
 
 
 class SmallerRank:
@@ -57,8 +52,7 @@ class SmallerRank:
 
 def test_all_ranks_find_the_sizes_of_the_smallest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = recipe(tmp_path, model={"device": "cpu"})
-    with RunFolder.create(tmp_path / "runs", "run", settings) as folder:
-        found, said = sized(folder, monkeypatch, 64, SmallerRank())
+    found, said = sized(settings, monkeypatch, 64, SmallerRank())
     assert found.sizes.tokens_per_microbatch < DEFAULT_SIZES.tokens_per_microbatch
     assert "of 0.0 GiB planned" in said
 
@@ -68,9 +62,7 @@ def test_an_unsupported_architecture_has_the_defaults_and_a_line_says_so(
 ) -> None:
     BloomConfig(vocab_size=500, hidden_size=64, n_layer=2, n_head=4).save_pretrained(tmp_path / "bloom")
     settings = recipe(tmp_path, model={"path": str(tmp_path / "bloom")}, policy={"tuning": "full"})
-    with RunFolder.create(tmp_path / "runs", "run", settings) as folder:
-        found, said = sized(folder, monkeypatch, 64)
-        assert folder.recipe == found
+    found, said = sized(settings, monkeypatch, 64)
     assert found.sizes == DEFAULT_SIZES
     assert "the memory of a BloomForCausalLM is not planned" in said
     assert "defaults: 16,384 tokens per micro-batch" in said
@@ -80,8 +72,5 @@ def test_a_gpu_too_small_for_the_smallest_sizes_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = recipe(tmp_path, model={"device": "cuda"})
-    with (
-        pytest.raises(ValueError, match=r"memory: [\d.]+ GB are needed and 0\.1 GB are free; largest is"),
-        RunFolder.create(tmp_path / "runs", "run", settings) as folder,
-    ):
-        sized(folder, monkeypatch, 0.1)
+    with pytest.raises(ValueError, match=r"memory: [\d.]+ GB are needed and 0\.1 GB are free; largest is"):
+        sized(settings, monkeypatch, 0.1)

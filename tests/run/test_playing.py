@@ -12,6 +12,7 @@ import pytest
 
 from tests.models.chat.tokenizers import qwen3
 from tests.rollout.stage import NOTEBOOK, call, task
+from tests.setup.resolved import agent, resolved
 from tests.worlds.market.provider import Answer as Reply
 from tests.worlds.market.provider import LoopbackProvider
 from turnwise.config import Recipe, override_recipe
@@ -29,7 +30,7 @@ from turnwise.rollout.measure.report import (
 )
 from turnwise.rollout.measure.summary import EvaluatedEpisode
 from turnwise.rollout.store import read_episodes
-from turnwise.run.playing import evaluate_recipe, play_groups
+from turnwise.run.playing import evaluate_agent, play_groups
 from turnwise.run.progress import RunProgress
 from turnwise.tasks.curriculum import CurriculumState
 from turnwise.types import DemoTurn, Task
@@ -61,7 +62,7 @@ TASKS = (demonstrated("a", "done", "good"), demonstrated("b", "nonsense", "bad")
 
 async def test_demonstrations_are_played_and_measured(recipe: Recipe, tmp_path: Path) -> None:
     out = tmp_path / "runs" / "eval.json"
-    report, written = await evaluate_recipe(recipe, TASKS, out=out, num_samples=2, temperature=1.0)
+    report, written = await evaluate_agent(agent(recipe, TASKS), out=out, num_samples=2, temperature=1.0)
     assert written == out
     assert read_report(out) == report
     found = json.loads(out.read_text())["figures"]
@@ -77,15 +78,15 @@ async def test_an_evaluation_ends_no_episode_that_repeats_itself_and_counts_it(
 ) -> None:
     reads = [DemoTurn("", (call("read"),))] * 6
     looping = task("loop", demonstration=(*reads, DemoTurn("done")))
-    report, _ = await evaluate_recipe(
-        recipe, [looping, TASKS[0]], out=tmp_path / "eval.json", num_samples=1, temperature=1.0
+    report, _ = await evaluate_agent(
+        agent(recipe, [looping, TASKS[0]]), out=tmp_path / "eval.json", num_samples=1, temperature=1.0
     )
     assert [episode.num_turns for episode in report.episodes] == [2, 7]
     assert [episode.is_success for episode in report.episodes] == [True, True]
     assert figures(report)["all"]["repeating_share"] == 0.5
     asked = override_recipe(recipe, {"evaluation.plain": False})
-    report, _ = await evaluate_recipe(
-        asked, [looping, TASKS[0]], out=tmp_path / "asked.json", num_samples=1, temperature=1.0
+    report, _ = await evaluate_agent(
+        agent(asked, [looping, TASKS[0]]), out=tmp_path / "asked.json", num_samples=1, temperature=1.0
     )
     assert [episode.num_turns for episode in report.episodes] == [2, 5]
     assert figures(report)["all"]["repeating_share"] == 0.5
@@ -95,7 +96,9 @@ async def test_a_rollout_ends_episodes_that_repeat_themselves_and_says_how_many(
     recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     looping = task("loop", demonstration=(*[DemoTurn("", (call("read"),))] * 6, DemoTurn("done")))
-    await play_groups(recipe, [looping, TASKS[0]], out=tmp_path / "t.jsonl", num_shown=0)
+    await play_groups(
+        resolved(recipe, train=[looping, TASKS[0]]), num_tasks=2, out=tmp_path / "t.jsonl", num_shown=0
+    )
     printed = capsys.readouterr().out
     assert "2 of 4 episodes repeat themselves" in printed
     assert "repeated 2" in printed
@@ -109,7 +112,7 @@ async def test_a_rollout_keeps_every_episode_and_prints_some(
     recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "trajectories.jsonl"
-    await play_groups(recipe, TASKS, out=out, num_shown=1)
+    await play_groups(resolved(recipe, train=TASKS), num_tasks=2, out=out, num_shown=1)
     assert len(list(read_episodes(out))) == 4
     printed = capsys.readouterr().out
     assert printed.count("· reward") == 1, "num_shown is 1"
@@ -138,9 +141,8 @@ async def test_an_endpoint_is_evaluated_with_its_own_token_counts_cost_and_key(
     calling = completion(content=None, tool_calls=[{"id": "c", "type": "function", "function": function}])
     with LoopbackProvider() as provider:
         provider.play("chat/completions", calling, completion(content="done"))
-        report, _ = await evaluate_recipe(
-            recipe,
-            TASKS[:1],
+        report, _ = await evaluate_agent(
+            agent(recipe, TASKS[:1]),
             out=tmp_path / "eval.json",
             num_samples=1,
             temperature=0.0,
@@ -230,8 +232,8 @@ async def test_a_report_whose_file_appears_during_the_evaluation_goes_to_a_free_
         yield
         out.write_text("of someone else")
 
-    report, written = await evaluate_recipe(
-        recipe, TASKS[:1], out=out, num_samples=1, temperature=1.0, shown=shown
+    report, written = await evaluate_agent(
+        agent(recipe, TASKS[:1]), out=out, num_samples=1, temperature=1.0, shown=shown
     )
     assert written == out.with_name(f"{out.stem}-2.json")
     assert read_report(written) == report

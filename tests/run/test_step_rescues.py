@@ -8,8 +8,8 @@ from tests.rollout.stage import small_chat, task
 from tests.run.demonstrations.test_lessons import roomy
 from tests.run.demonstrations.test_rescue_samples import READ, WRITE, once, played_by
 from tests.run.test_resume import COMMON, check_identical, play_unbroken_and_broken
+from tests.setup.resolved import resolved
 from tests.shown import sound_setup
-from turnwise.run.demonstrations.lessons import demonstrating
 from turnwise.run.step_rescues import rescues_of
 from turnwise.setup.bench import open_workbench
 from turnwise.system.ranks import ALONE
@@ -18,7 +18,7 @@ from turnwise.types import Answer, DemoTurn, ExpectedWrite, Group, Task, Truth
 
 async def test_groups_in_which_no_member_succeeds_are_rescued_once_and_only_some(tmp_path: Path) -> None:
     tasks = [replace(once(), id=f"t{number}") for number in range(4)]
-    async with open_workbench(demonstrating(roomy(sound_setup(tmp_path))), tasks) as bench:
+    async with open_workbench(resolved(roomy(sound_setup(tmp_path))).demonstrated(), tasks) as bench:
         right = await played_by(bench, tasks[0], [[WRITE], [READ], "done"])
         wrong = [await played_by(bench, task, [[WRITE], "no"]) for task in tasks]
         mixed = Group(tasks[0], (wrong[0][0], right[0]), (wrong[0][1], right[1]))

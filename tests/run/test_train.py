@@ -17,6 +17,7 @@ from rich.console import Console
 from tests.mcp.leaks import nothing_leaks
 from tests.rollout.stage import NOTEBOOK, task
 from tests.run.stage import recipe, write_recipe
+from tests.setup.resolved import resolved
 from tests.shown import shown_task
 from turnwise.config import Recipe, read_recipe
 from turnwise.records.folder import RunFolder
@@ -51,7 +52,7 @@ def run_it(
         )
         with opened as folder:
             screen = Screen(Console(quiet=True), settings)
-            async with nothing_leaks(), open_run(settings, folder, screen) as run:
+            async with nothing_leaks(), open_run(resolved(settings), folder, screen) as run:
                 if prepare is not None:
                     prepare(run)
                 return await train(run, Stopping()), folder

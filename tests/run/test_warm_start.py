@@ -10,13 +10,14 @@ from tests import warm
 from tests.rollout.stage import task
 from tests.shown import recipe_in, sound_setup
 from turnwise.api.run import Run
-from turnwise.config import Recipe, override_recipe
+from turnwise.config import Recipe
 from turnwise.records.ending import How
 from turnwise.records.folder import RunFolder
 from turnwise.run.checks.dry import dry_run
-from turnwise.run.command import train_in
+from turnwise.run.command import train_run
 from turnwise.run.demonstrations.warm_up import METRICS
 from turnwise.run.resumption import resume_command
+from turnwise.setup.request import RunRequest
 from turnwise.system.stopping import Stopping
 from turnwise.tasks.load import save
 
@@ -39,32 +40,33 @@ def settings(tmp_path: Path) -> Recipe:
 
 
 async def test_the_first_episodes_are_those_of_the_warmed_up_model(settings: Recipe, tmp_path: Path) -> None:
-    with RunFolder.create(settings.run.folder, "run", settings, is_dated=False) as folder:
-        assert await train_in(folder)
+    trained = await train_run(RunRequest(settings), settings)
+    assert trained.is_finished
+    folder = RunFolder.read(trained.path)
     summary = json.loads(folder.summary.read_text())
     assert summary["heldout_success"] == {"before": 1.0, "after": 1.0}  # 0 without the demonstrations
     assert folder.recipe.model.path == str(folder.warm_model)
     learned = (folder.warm_model / METRICS).stat().st_mtime_ns
     exported = Run(folder.path).export(tmp_path / "exported")
     assert (exported / "config.json").exists()
-    with RunFolder.open(folder.path) as again:
-        again.change_recipe(override_recipe(again.recipe, {"run.num_steps": 2}))
-        assert await train_in(again)
+    longer = RunRequest(run=folder.path, changes={"run.num_steps": 2})
+    assert (await train_run(longer, longer.read(None))).is_finished
     assert (folder.warm_model / METRICS).stat().st_mtime_ns == learned
 
 
 async def test_a_run_that_is_stopped_during_its_warm_start_can_be_resumed(settings: Recipe) -> None:
     stopping = Stopping()
     stopping.ask("Ctrl-C")
-    with RunFolder.create(settings.run.folder, "run", settings, is_dated=False) as folder:
-        assert not await train_in(folder, stopping=stopping)
+    trained = await train_run(RunRequest(settings), settings, stopping=stopping)
+    assert not trained.is_finished
+    folder = RunFolder.read(trained.path)
     assert folder.ending is not None
     assert folder.ending.how is How.STOPPED
     assert folder.ending.why.endswith("warm start: nothing of it is saved, it begins again")
     assert resume_command(folder).endswith(" --from-start")
     assert not folder.warm_model.exists()
-    with RunFolder.open(folder.path) as again:
-        assert await train_in(again)
+    again = RunRequest(run=folder.path)
+    assert (await train_run(again, again.read(None), from_start=True)).is_finished
     assert folder.warm_model.exists()
 
 

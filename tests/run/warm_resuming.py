@@ -18,18 +18,18 @@ import torch
 
 from tests.run.resuming import in_a_process
 from tests.shown import recipe_in
-from turnwise.records.folder import RunFolder
-from turnwise.run.command import train_in
+from turnwise.run.command import train_run
 from turnwise.run.demonstrations import rescue_round
+from turnwise.setup.request import RunRequest
 
 
 async def killed(*_arguments: Any) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def play(folder: RunFolder) -> None:
-    with folder:
-        assert await train_in(folder)
+async def play(request: RunRequest) -> None:
+    trained = await train_run(request, request.read(None), from_start=request.run is not None)
+    assert trained.is_finished
 
 
 def main() -> None:
@@ -46,12 +46,9 @@ def main() -> None:
             if is_killed:
                 rescue_round._play_round = killed
             path = root / "runs" / name
-            folder = (
-                RunFolder.open(path)
-                if path.exists()
-                else RunFolder.create(root / "runs", name, recipe, is_dated=False)
-            )
-            asyncio.run(play(folder))
+            begun = {"run.folder": str(root / "runs"), "run.name": name}
+            request = RunRequest(run=path) if path.exists() else RunRequest(recipe, begun)
+            asyncio.run(play(request))
 
         assert in_a_process(job) == dies, name
 

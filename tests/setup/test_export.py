@@ -13,13 +13,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.rollout.stage import task
 from tests.run.stage import recipe
 from tests.run.test_train import run_it
+from tests.setup.resolved import agent
 from tests.test_cli import fresh, one_line, turnwise
 from turnwise.config import override_recipe, parse_settings
 from turnwise.models.chat import load_tokenizer, open_chat
 from turnwise.records.folder import RunFolder
 from turnwise.rollout.measure.report import read_report
 from turnwise.rollout.store import read_episodes
-from turnwise.run.playing import evaluate_recipe
+from turnwise.run.playing import evaluate_agent
 from turnwise.run.progress import RunProgress
 from turnwise.run.training_run import TrainingRun
 from turnwise.setup.export import export_run
@@ -138,7 +139,7 @@ async def test_a_run_is_evaluated_with_its_trained_weights(run: Path, tmp_path: 
             settings, parse_settings([f"model.path={path}", "rollout.tokens_per_turn=12"])
         )
         out = tmp_path / name / "eval.json"
-        await evaluate_recipe(other, tasks, out=out, num_samples=1, temperature=0.0)
+        await evaluate_agent(agent(other, tasks), out=out, num_samples=1, temperature=0.0)
     assert sampled(tmp_path / "trained") == sampled(tmp_path / "exported")
     assert sampled(tmp_path / "trained") != sampled(tmp_path / "base")
 

@@ -9,12 +9,13 @@ import pytest
 from tests.rollout.stage import task
 from tests.run.stage import recipe
 from tests.run.test_train import UNMEASURED, run_it
+from tests.setup.resolved import agent, resolved
 from turnwise.config import Recipe, RewardConfig, override_recipe
 from turnwise.run.checks.dry import dry_run
 from turnwise.run.checks.findings import FindingLevel
 from turnwise.run.checks.model import check_tasks
 from turnwise.run.checks.servers import reach_servers
-from turnwise.run.playing import evaluate_recipe, play_groups
+from turnwise.run.playing import evaluate_agent, play_groups
 from turnwise.setup.servers import load_servers
 from turnwise.tasks.load import load, save
 from turnwise.types import Difficulty, ModelUser, Truth
@@ -51,8 +52,8 @@ def test_a_truth_that_asks_for_nothing_is_refused_before_anything_is_played(
     save([*sound, replace(last, truth=Truth(rubric="Be brief."))], file)
     assert "add answer, writes, probes" in found_by_all(settings, tmp_path)
     for playing in (
-        play_groups(settings, load(file), out=tmp_path / "out.jsonl", num_shown=0),
-        evaluate_recipe(settings, load(file), out=tmp_path / "eval.json", num_samples=1, temperature=1.0),
+        play_groups(resolved(settings), num_tasks=9, out=tmp_path / "out.jsonl", num_shown=0),
+        evaluate_agent(agent(settings, load(file)), out=tmp_path / "eval.json"),
     ):
         with pytest.raises(ValueError, match="doing nothing would succeed"):
             asyncio.run(playing)

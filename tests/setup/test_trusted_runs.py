@@ -16,7 +16,7 @@ from tests.test_cli import turnwise as run_turnwise
 from turnwise.config import Recipe, override_recipe, read_recipe
 from turnwise.records import run_marks
 from turnwise.records.folder import RunFolder
-from turnwise.setup.trusted_runs import named_in
+from turnwise.setup.consent import named_in
 
 COMMANDS = {
     "chat": ["chat", "{run}"],

@@ -10,6 +10,7 @@ import pytest
 
 from tests.rollout.stage import small_chat
 from tests.run.stage import recipe as tiny_recipe
+from tests.setup.resolved import resolved
 from turnwise.config import Recipe, override_recipe, parse_settings, read_recipe
 from turnwise.records.run_marks import named_besides_servers
 from turnwise.rollout.users.user_samplers import EngineSampler
@@ -104,12 +105,12 @@ async def test_a_recorded_collection_is_replayed_without_the_users_model(
 ) -> None:
     recording = override_recipe(made, parse_settings([f"tools.cassette={tmp_path / 'calls.jsonl'}"]))
     tasks = talking(made)
-    played, progress = await play_episodes(recording, tasks)
+    played, progress = await play_episodes(resolved(recording, train=tasks))
     first = words([episode.trajectory for episode in played])
     assert any(any(said) for said in first.values()), "no user said anything"
     assert progress.num_lost == 0
     replaying = override_recipe(recording, {"tools.cassette_mode": "replay", "user.model": ""})
-    again, progress = await play_episodes(replaying, tasks)
+    again, progress = await play_episodes(resolved(replaying, train=tasks))
     assert words([episode.trajectory for episode in again]) == first
     tokens = [sorted(episode.trajectory.token_ids for episode in some) for some in (played, again)]
     assert tokens[0] == tokens[1]
@@ -119,11 +120,11 @@ async def test_a_recorded_collection_is_replayed_without_the_users_model(
 
 
 async def test_a_bench_has_the_user_that_its_recipe_needs(made: Recipe, tmp_path: Path) -> None:
-    async with open_workbench(override_recipe(made, {"user.model": ""})) as bench:
+    async with open_workbench(resolved(override_recipe(made, {"user.model": ""}))) as bench:
         assert bench.user_model is None
-    async with open_workbench(override_recipe(made, {"engine.kind": "scripted"})) as bench:
+    async with open_workbench(resolved(override_recipe(made, {"engine.kind": "scripted"}))) as bench:
         assert isinstance(bench.user_model, DemonstratedUser)
-    async with open_workbench(made, replies=tmp_path / "replies") as bench:
+    async with open_workbench(resolved(made), replies=tmp_path / "replies") as bench:
         assert isinstance(bench.user_model, SimulatedUser)
         collector = bench.collector()
         async with collector.collecting(talking(made), 3) as groups:

@@ -1,11 +1,11 @@
 """Evaluations: how they are made, what they found, and how two of them compare."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
 
@@ -15,21 +15,18 @@ from turnwise.rollout.measure.report import (
     Comparison,
     EvaluationReport,
     compare,
-    new_report,
     print_comparison,
     print_report,
     read_report,
-    require_free_report,
     trajectories_of,
 )
 from turnwise.rollout.measure.statistics import Estimate
 from turnwise.rollout.measure.summary import Summary, summarise
 from turnwise.rollout.store import StoredEpisode, read_episodes
-from turnwise.run.playing import evaluate_recipe, on_stderr
-from turnwise.setup.resolve import announce_servers
+from turnwise.run.playing import evaluate_agent, on_stderr
+from turnwise.setup.agent import resolve_agent
+from turnwise.setup.request import RunRequest
 from turnwise.system.background import run_in_thread
-from turnwise.system.python_functions import Given
-from turnwise.types import Task
 
 _WIDTH = 100
 
@@ -84,49 +81,28 @@ class EvaluationComparison:
         return _captured(lambda console: print_comparison(self.compared, console=console))
 
 
-def measure(
+def evaluate_request(
+    request: RunRequest,
     recipe: Recipe,
-    tasks: Sequence[Task],
-    model: Any = None,
     *,
-    name: str = "",
-    given: Given,
+    which: int | Literal["best"] | None = None,
     samples: int,
     temperature: float,
     out: str | Path | None,
     quiet: bool,
 ) -> Evaluation:
-    """Evaluate a resolved recipe; `model` replaces its model, and `name` is its name in the report."""
-    announce_servers(recipe, given)
-    with _report_file(out, recipe.run.folder) as path:
-        report, written = run_in_thread(
-            lambda: evaluate_recipe(
-                recipe,
-                tasks,
-                model,
-                name=name,
-                out=path,
-                num_samples=samples,
-                temperature=temperature,
-                given=given,
-                shown=_nothing_shown if quiet else on_stderr,
-            )
+    """Evaluate what was asked for; `which` is the checkpoint of a run."""
+    agent = resolve_agent(request, recipe, "test", which)
+    report, written = run_in_thread(
+        lambda: evaluate_agent(
+            agent,
+            out=None if out is None else Path(out),
+            num_samples=samples,
+            temperature=temperature,
+            shown=nothing_shown if quiet else on_stderr,
         )
+    )
     return Evaluation(report, written)
-
-
-@contextmanager
-def _report_file(out: str | Path | None, runs: Path) -> Iterator[Path]:
-    """Yield the file to write: a new one. If the block fails before anything is played, no folder is left."""
-    path = Path(out) if out is not None else new_report(runs)
-    if out is not None:
-        require_free_report(path)
-    try:
-        yield path
-    except BaseException:
-        if out is None and path.parent.is_dir() and not any(path.parent.iterdir()):
-            path.parent.rmdir()
-        raise
 
 
 def checkpoint_choice(step: int | None, best: bool) -> int | Literal["best"] | None:
@@ -136,7 +112,7 @@ def checkpoint_choice(step: int | None, best: bool) -> int | Literal["best"] | N
     return "best" if best else step
 
 
-def _nothing_shown(_progress: Progress, _num_episodes: int) -> AbstractAsyncContextManager[None]:
+def nothing_shown(_progress: Progress, _num_episodes: int) -> AbstractAsyncContextManager[None]:
     return nullcontext()
 
 

@@ -1,13 +1,13 @@
 """Play tasks with real tools, without training: rollouts, evaluations and scripted replies."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from turnwise.api.evaluation import Evaluation, measure
+from turnwise.api.evaluation import Evaluation, evaluate_request, nothing_shown
+from turnwise.api.request import NO_SETTINGS, TaskSource, request_of
 from turnwise.api.run import Run
 from turnwise.config import Recipe
 from turnwise.rewards.terms import RewardLike
@@ -15,15 +15,9 @@ from turnwise.rollout import display
 from turnwise.rollout.store import StoredEpisode
 from turnwise.run.checks.scripted_play import Reply, play_replies
 from turnwise.run.playing import on_stderr, play_episodes
-from turnwise.setup.resolve import (
-    NO_SETTINGS,
-    TaskSource,
-    announce_servers,
-    require_one_process,
-    resolve,
-    tasks_from,
-)
+from turnwise.setup.resolve import resolve_alone
 from turnwise.system.background import run_in_thread
+from turnwise.tasks.load import from_rows
 from turnwise.types import Task
 
 _ROOMY = {
@@ -52,28 +46,19 @@ def rollout(
     num_tasks: play only the first tasks.
     quiet: show no progress.
     """
-    resolved = resolve(
+    request = request_of(
         recipe,
         model=model,
         mcp=mcp,
+        tasks={"train": tasks},
         rewards=rewards,
         tools=tools,
         environment=environment,
         settings=settings,
     )
-    require_one_process(resolved.recipe, "rollout")
-    played = tasks_from(
-        resolved.tasks.get("train") if tasks is None else tasks, resolved.recipe.tasks.train, "tasks.train"
-    )[:num_tasks]
-    announce_servers(resolved.recipe, resolved.given)
-    episodes, _ = run_in_thread(
-        lambda: play_episodes(
-            resolved.recipe,
-            played,
-            given=resolved.given,
-            shown=(lambda _progress, _num_episodes: nullcontext()) if quiet else on_stderr,
-        )
-    )
+    run = resolve_alone(request, request.read(None), ("train",))
+    shown = nothing_shown if quiet else on_stderr
+    episodes, _ = run_in_thread(lambda: play_episodes(run, num_tasks=num_tasks, shown=shown))
     return episodes
 
 
@@ -99,12 +84,12 @@ def play(
     """
     if recipe is None:
         settings = {**_ROOMY, **settings}
-    chosen: dict[str, Any] = {"mcp": mcp, "rewards": rewards, "tools": tools, "environment": environment}
-    resolved = resolve(recipe, settings=settings, **chosen)
-    require_one_process(resolved.recipe, "play")
-    [played] = tasks_from([task], None, "tasks.train")
-    announce_servers(resolved.recipe, resolved.given)
-    return run_in_thread(lambda: play_replies(resolved.recipe, played, replies, given=resolved.given))
+    request = request_of(
+        recipe, mcp=mcp, rewards=rewards, tools=tools, environment=environment, settings=settings
+    )
+    run = resolve_alone(request, request.read(None))
+    [played] = from_rows([task], "task")
+    return run_in_thread(lambda: play_replies(run, played, replies))
 
 
 def evaluate(
@@ -149,27 +134,18 @@ def evaluate(
             out=out,
             quiet=quiet,
         )
-    resolved = resolve(
+    request = request_of(
         recipe,
         model=model,
         mcp=mcp,
+        tasks={"test": tasks},
         rewards=rewards,
         tools=tools,
         environment=environment,
         settings=settings,
     )
-    require_one_process(resolved.recipe, "evaluate")
-    played = tasks_from(
-        resolved.tasks.get("test") if tasks is None else tasks, resolved.recipe.tasks.test, "tasks.test"
-    )
-    return measure(
-        resolved.recipe,
-        played,
-        given=resolved.given,
-        samples=samples,
-        temperature=temperature,
-        out=out,
-        quiet=quiet,
+    return evaluate_request(
+        request, request.read(None), samples=samples, temperature=temperature, out=out, quiet=quiet
     )
 
 

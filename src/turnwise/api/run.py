@@ -4,27 +4,25 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from turnwise.api.evaluation import Evaluation, checkpoint_choice, measure
-from turnwise.config import Recipe, override_recipe
+from turnwise.api.evaluation import Evaluation, checkpoint_choice, evaluate_request
+from turnwise.api.request import NO_SETTINGS, TaskSource, consent, given_functions, request_of
+from turnwise.config import Recipe
 from turnwise.records.ending import Ending
 from turnwise.records.folder import RunFolder
 from turnwise.records.metrics import Metrics, read_metrics
 from turnwise.rollout.store import StoredEpisode, read_episodes
-from turnwise.setup.request import given_functions, plain_values
-from turnwise.setup.resolve import NO_SETTINGS, TaskSource, changes, require_consent, tasks_from
 from turnwise.system.files.regular_files import names_in, read_table
-from turnwise.system.process_setup import prepare
-from turnwise.system.python_functions import NOTHING_GIVEN, Given
+from turnwise.system.python_functions import NOTHING_GIVEN, Given, function_name
 from turnwise.worlds.environment import generated_tasks
 
 
 class Run:
     """A run's folder. Everything is read when it is asked for, so a run that goes on can be followed."""
 
-    def __init__(self, path: str | Path, given: Given = NOTHING_GIVEN) -> None:
-        """given: the functions that the run's recipe names and that cannot be imported."""
+    def __init__(self, path: str | Path, functions: Given = NOTHING_GIVEN) -> None:
+        """functions: the functions that the run's recipe names and that cannot be imported."""
         self._folder = RunFolder.read(Path(path))
-        self._given = given
+        self._functions = functions
 
     @property
     def path(self) -> Path:
@@ -84,25 +82,22 @@ class Run:
         samples, temperature, out, quiet: as in `turnwise.evaluate`.
         trust: start what the recipe of a run made elsewhere names.
         """
-        from turnwise.setup.trained import load_trained
-        from turnwise.training.policy.model_folder import plain_model
-
-        prepare()
-        functions = dict(self._given)
-        chosen = {**changes(functions, environment=environment), **settings}
-        recipe = override_recipe(self.recipe, plain_values(chosen))
-        require_consent(self.path, self.recipe, recipe, list(chosen), trust=trust)
         if environment is not None and tasks is None:
-            tasks = generated_tasks(recipe.environment, environment).get("test")
-        default = recipe.tasks.test if environment is None else None
-        played = tasks_from(tasks, default, "tasks.test")
-        trained = load_trained(self.path, checkpoint_choice(step, best))
-        return measure(
-            recipe,
-            played,
-            plain_model(trained.policy),
-            name=f"{self.path}, step {trained.step}",
-            given=functions,
+            name = function_name(environment, self._functions)
+            tasks = generated_tasks(name, environment).get("test")
+            if not tasks:
+                raise ValueError(f"no tasks: environment {name!r} generates no test tasks: give `tasks`")
+        request = request_of(
+            run=self.path,
+            tasks={"test": tasks},
+            environment=environment,
+            settings=settings,
+            functions=self._functions,
+        )
+        return evaluate_request(
+            request,
+            request.read(consent(trust=trust)),
+            which=checkpoint_choice(step, best),
             samples=samples,
             temperature=temperature,
             out=out,

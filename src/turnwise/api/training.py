@@ -1,37 +1,19 @@
 """Train from Python: reinforcement learning and the warm start, as `turnwise train` and `turnwise sft`."""
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from turnwise.api.request import NO_SETTINGS, TaskSource, consent, request_of
 from turnwise.api.run import Run, as_path
-from turnwise.config import Recipe, override_recipe
-from turnwise.records.failed_starts import Starting, recording_failed_start
-from turnwise.records.folder import RunFolder
+from turnwise.config import Recipe
 from turnwise.rewards.terms import RewardLike
-from turnwise.run.command import train_in
+from turnwise.run.command import train_run
 from turnwise.run.demonstrations.warm_up import WarmStart, warm_up
 from turnwise.run.loop import OnStep
-from turnwise.run.resumption import open_to_resume
 from turnwise.run.screen.screen import Quiet
-from turnwise.setup.request import plain_values
-from turnwise.setup.resolve import (
-    NO_SETTINGS,
-    Resolved,
-    TaskSource,
-    announce_servers,
-    changes,
-    require_consent,
-    require_one_process,
-    resolve,
-)
-from turnwise.setup.tasks import require_train_tasks
-from turnwise.setup.trusted_runs import keep_agreement
+from turnwise.setup.resolve import resolve_alone
 from turnwise.system.background import run_in_thread
-from turnwise.system.process_setup import prepare
-from turnwise.system.python_functions import Given
 from turnwise.system.stopping import Stopping
 from turnwise.training.update.sft import SftStep
 
@@ -77,87 +59,41 @@ def train(
     quiet: print only alarms, evaluations and the summary.
     """
     sources = {"train": tasks, "validation": validation, "test": test}
-    if folder is not None:
-        settings = {"run.folder": Path(folder), **settings}
     if from_start and resume is None:
         raise ValueError("from_start goes with `resume`; a recipe starts a new run")
     if resume is not None:
         fixed = {"recipe": recipe, "model": model, "mcp": mcp, "folder": folder, **sources}
         if ignored := [name for name, value in fixed.items() if value is not None]:
             raise ValueError(f"resume: the run has its own {ignored[0]}; change other keys by `settings`")
-        functions = {"rewards": rewards, "tools": tools, "environment": environment}
-        opened, given = _resumed(as_path(resume), functions, settings, from_start=from_start, trust=trust)
-        resolved = None
-    else:
-        resolved = resolve(
-            recipe,
-            model=model,
-            mcp=mcp,
-            tasks=sources,
-            rewards=rewards,
-            tools=tools,
-            environment=environment,
-            settings=settings,
-        )
-        require_train_tasks(resolved.recipe, "train" in resolved.tasks)
-        opened, given = _created(resolved), resolved.given
+    if folder is not None:
+        settings = {"run.folder": Path(folder), **settings}
+    request = request_of(
+        recipe,
+        run=None if resume is None else as_path(resume),
+        model=model,
+        mcp=mcp,
+        tasks=sources,
+        rewards=rewards,
+        tools=tools,
+        environment=environment,
+        settings=settings,
+    )
+    read = request.read(consent(trust=trust))
     stopping = Stopping()
-    with _recording_failed_start(resolved) as starting, opened as run:
-        starting.folder = run
-        if resolved is not None and resolved.tasks:
-            run.change_recipe(resolved.with_tasks_in(run.path / "tasks"))
-        announce_servers(run.recipe, given)
-        show = Quiet if quiet else None
-        run_in_thread(lambda: train_in(run, show, stopping=stopping, given=given, on_step=on_step), stopping)
+    trained = run_in_thread(
+        lambda: train_run(
+            request,
+            read,
+            from_start=from_start,
+            show=Quiet if quiet else None,
+            stopping=stopping,
+            on_step=on_step,
+        ),
+        stopping,
+    )
     if stopping.error is not None:
         raise stopping.error
-    return Run(opened.path, given)
-
-
-def _recording_failed_start(resolved: Resolved | None) -> AbstractContextManager[Starting]:
-    """Record a start that fails; a resumed run has its own record."""
-    if resolved is None:
-        return nullcontext(Starting())
-    return recording_failed_start(
-        resolved.recipe.run.folder,
-        recipe_file=resolved.recipe_file,
-        name=resolved.recipe.run.name or resolved.name,
-        command="turnwise.train() in Python",
-        reason=lambda error: f"{type(error).__name__}: {error}",
-    )
-
-
-def _created(resolved: Resolved) -> RunFolder:
-    require_one_process(resolved.recipe, "train")
-    run = resolved.recipe.run
-    return RunFolder.create(
-        run.folder,
-        run.name or resolved.name,
-        resolved.recipe,
-        is_dated=not run.name,
-        recipe_file=resolved.recipe_file,
-    )
-
-
-def _resumed(
-    path: Path,
-    functions: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    *,
-    from_start: bool,
-    trust: bool,
-) -> tuple[RunFolder, Given]:
-    prepare()
-    given: dict[str, Callable[..., Any]] = {}
-    chosen = {**changes(given, **functions), **settings}
-    before = RunFolder.read(path).recipe
-    changed = override_recipe(before, plain_values(chosen))
-    require_one_process(changed, "train")
-    require_consent(path, before, changed, list(chosen), trust=trust)
-    folder = open_to_resume(path, from_start=from_start)
-    folder.change_recipe(changed)
-    keep_agreement(before, changed)
-    return folder, given
+    return Run(trained.path, request.functions)
 
 
 def sft(
@@ -184,20 +120,17 @@ def sft(
     """
     if run is not None and not verify:
         raise ValueError("verify=False: the episodes of a run are already scored, nothing is played")
-    resolved = resolve(recipe, model=model, mcp=mcp, tasks={"train": tasks}, tools=tools, settings=settings)
-    require_one_process(resolved.recipe, "sft")
-    announce_servers(resolved.recipe, resolved.given)
-    with tempfile.TemporaryDirectory(prefix="turnwise-tasks-") as folder:
-        complete = resolved.with_tasks_in(Path(folder))
-        return run_in_thread(
-            lambda: warm_up(
-                complete,
-                Path(out),
-                run=None if run is None else as_path(run),
-                is_verified=verify,
-                is_adapter=adapter,
-                on_step=on_step,
-                is_partial_kept=True,
-                given=resolved.given,
-            )
+    request = request_of(recipe, model=model, mcp=mcp, tasks={"train": tasks}, tools=tools, settings=settings)
+    resolved = resolve_alone(request, request.read(None), () if run is not None else ("train",))
+    resolved.announce()
+    return run_in_thread(
+        lambda: warm_up(
+            resolved,
+            Path(out),
+            source=None if run is None else as_path(run),
+            is_verified=verify,
+            is_adapter=adapter,
+            on_step=on_step,
+            is_partial_kept=True,
         )
+    )

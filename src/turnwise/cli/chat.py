@@ -7,18 +7,16 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from turnwise.config import Recipe, RewardConfig, UserConfig
 from turnwise.config.sampling import check_temperature
 from turnwise.rollout.collector import LeaseFailed
 from turnwise.rollout.players.policy import observations, turn_seed, with_call_ids
-from turnwise.setup.bench import Workbench, limits_of, open_workbench
+from turnwise.setup.agent import Agent
+from turnwise.setup.bench import Workbench, open_workbench
 from turnwise.system.terminal import printable
-from turnwise.tasks.load import PlacedTask, read
 from turnwise.types import Finish, Message, Parsed, Sampling, Task, ToolCall, ToolResult, Truth, Turn
 from turnwise.types.protocols import EngineDown, Toolbox
 
@@ -56,7 +54,7 @@ class Talk:
 
     async def reply(self, text: str) -> AsyncIterator[Parsed | FinishedCall | Halted]:
         """Yield the model's turns and tool results for a message, as they happen, until it answers."""
-        chat, limits = self._bench.chat, limits_of(self._bench.recipe)
+        chat, limits = self._bench.chat, self._bench.run.limits()
         if self._ids:
             self._ids += chat.follow(self._ids, text)
         else:
@@ -94,29 +92,27 @@ class Talk:
 
 
 async def talk(
-    recipe: Recipe,
-    model: Any,
+    agent: Agent,
     *,
     temperature: float,
     console: Console,
     ask: Callable[[], Awaitable[str | None]],
 ) -> None:
-    """Chat until `ask` returns None; `model` replaces the recipe's model.
-
-    Every conversation has a lease of its own, so tool state does not carry over to the next.
-    """
+    """Chat until `ask` returns None. Every conversation has a new lease, so no tool state carries over."""
     check_temperature(temperature)
+    recipe = agent.run.recipe
     if recipe.environment:
         raise ValueError(
             f"environment is {recipe.environment!r}, which replies in place of a user: play it with "
             "`turnwise rollout`"
         )
-    tasks = _tasks(recipe)
+    tasks = agent.run.tasks.get("train", ())
     # Nothing is scored here and a person is the user, so no judge, reward module or user's model is needed.
-    recipe = recipe.model_copy(update={"rewards": (RewardConfig(name="outcome"),), "user": UserConfig()})
+    run = agent.run.changed({"rewards": [{"name": "outcome"}], "user": {}})
+    run.announce()
     shown = [task for task in tasks if task.demonstration] if recipe.engine.kind == "scripted" else ()
     offered = _like(tasks[0] if tasks else None)
-    async with open_workbench(recipe, shown, model=model) as bench:
+    async with open_workbench(run, shown, model=agent.model) as bench:
         for number in itertools.count():
             try:
                 async with bench.lease(offered, f"talk/{number}") as toolbox:
@@ -174,12 +170,6 @@ def _show_turn(parsed: Parsed, console: Console) -> None:
 def _say(console: Console, text: str, style: str, *, label: str = "") -> None:
     """Print text of models and tools without interpreting markup or escapes."""
     console.print(Text.assemble((label, "dim"), (printable(text), style)), soft_wrap=True)
-
-
-def _tasks(recipe: Recipe) -> list[Task]:
-    if recipe.tasks.train is None:
-        return []
-    return [item.task for item in read(recipe.tasks.train) if isinstance(item, PlacedTask)]
 
 
 def _like(task: Task | None) -> Task:

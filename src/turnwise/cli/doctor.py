@@ -87,9 +87,10 @@ def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: 
     from turnwise.run.checks.memory_table import as_json as plan_as_json
     from turnwise.run.checks.memory_table import print_plan
     from turnwise.setup.memory import plan_for_recipe
+    from turnwise.setup.resolve import without_quantisation
 
     given = None if memory is None else Memory(int(memory * 1e9), int(memory * 1e9))
-    found = plan_for_recipe(recipe, given)
+    found = plan_for_recipe(without_quantisation(recipe), given)
     if as_json:
         print(json.dumps(plan_as_json(found), indent=1))
     else:
@@ -100,13 +101,13 @@ def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: 
 
 def _setup(path: Path | None, overrides: list[str]) -> "tuple[ReadyServers, Recipe | None]":
     """Return the servers and their recipe; an mcp.json has servers and no recipe."""
-    from turnwise.cli.recipes import read_unsettled
+    from turnwise.cli.recipes import read_recipe
 
     if path is not None and path.suffix == ".json":
         if overrides:
             fail("--set changes a recipe, and an mcp.json is none")
         return servers_in(path), None
-    recipe = read_unsettled(path, overrides)
+    recipe = read_recipe(path, overrides)
     from turnwise.setup.servers import servers_of
     from turnwise.worlds.market.services import DEFAULT_FILE
 

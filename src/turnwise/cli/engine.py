@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from turnwise.cli.options import Overrides, fail
-from turnwise.cli.recipes import Best, Step, read_agent
-from turnwise.cli.trust import Trust
+from turnwise.cli.recipes import Best, Step, chosen, requested_agent
+from turnwise.cli.trust import Trust, consent
 
 
 def engine(
@@ -38,15 +38,19 @@ def engine(
     """
     import os
 
-    agent = read_agent(recipe, best=best, step=step, trust=trust, overrides=overrides)
+    which = chosen(best, step, recipe)
+    request = requested_agent(recipe, overrides)
+    read = request.read(consent(trust=trust))
     from turnwise.cli.engine_service import serve_engine
     from turnwise.engines.remote import TOKEN_VARIABLE
+    from turnwise.setup.agent import trained_model
+    from turnwise.setup.resolve import without_quantisation
     from turnwise.system.net.admission import TokenRequired
 
     token = os.environ.get(TOKEN_VARIABLE, "")
     serving = serve_engine(
-        agent.recipe,
-        agent.model,
+        without_quantisation(read),
+        None if request.run is None else trained_model(request.run, which)[0],
         host=host,
         port=port,
         token=token,

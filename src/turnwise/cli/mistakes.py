@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from turnwise.cli.options import Failed, fail
+from turnwise.cli.options import fail
 
 SEE_DEBUG = "(turnwise --debug shows where)"
 
@@ -27,13 +27,6 @@ def reports_mistakes(command: Callable[..., None]) -> Callable[..., None]:
             fail(message)
 
     return guarded
-
-
-def reason_of(error: Exception) -> str:
-    """Why a command ended, in words; empty if it ended as it should."""
-    if isinstance(error, typer.Exit):
-        return error.message if isinstance(error, Failed) else ""
-    return mistake_in(error) or f"{type(error).__name__}: {error}"
 
 
 def mistake_in(error: BaseException) -> str | None:

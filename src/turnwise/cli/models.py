@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from turnwise.cli.options import Overrides
-from turnwise.cli.recipes import Best, Step, announce_servers, check_run, chosen, read_agent, run_async
-from turnwise.cli.trust import Trust
+from turnwise.cli.recipes import Best, Step, check_run, chosen, requested_agent, run_async
+from turnwise.cli.trust import Trust, consent
 
 
 def export(
@@ -25,7 +25,7 @@ def export(
     Example: turnwise export runs/cpu-20261115-070000 --out model && turnwise eval cpu --set
     model.path=model
     """
-    which = chosen(best, step)
+    which = chosen(best, step, run)
     check_run(run)
     from turnwise.setup.export import export_run
 
@@ -48,9 +48,12 @@ def chat(
     """
     from rich.console import Console
 
-    agent = read_agent(path, best=best, step=step, trust=trust, overrides=overrides)
-    announce_servers(agent.recipe)
+    which = chosen(best, step, path)
+    request = requested_agent(path, overrides)
+    read = request.read(consent(trust=trust))
     from turnwise.cli.chat import lines_of, talk
+    from turnwise.setup.agent import resolve_agent
 
     console = Console(emoji=False, highlight=False)
-    run_async(talk(agent.recipe, agent.model, temperature=temperature, console=console, ask=lines_of("> ")))
+    agent = resolve_agent(request, read, "train", which)
+    run_async(talk(agent, temperature=temperature, console=console, ask=lines_of("> ")))

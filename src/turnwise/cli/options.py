@@ -44,14 +44,6 @@ def mcp_file(path: Path | None) -> Path:
     return path or (local if local.exists() else DEFAULT_FILE)
 
 
-class Failed(typer.Exit):
-    """The exit with code 2 after a mistake whose message is already printed."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(2)
-        self.message = message
-
-
 def fail(message: str) -> NoReturn:
     """Print the user's mistake on stderr and exit with code 2; under --debug, print the traceback too."""
     from turnwise.cli.logs import is_debug
@@ -62,4 +54,4 @@ def fail(message: str) -> NoReturn:
         typer.echo(printable(known_redaction().redact(traceback.format_exc())), err=True)
     # it may quote a file, a server or a model
     typer.echo(f"turnwise: {printable(message)}", err=True)
-    raise Failed(message)
+    raise typer.Exit(2)

@@ -2,18 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from turnwise.cli import processes
 from turnwise.cli.options import AsJson, Overrides, fail
-from turnwise.cli.recipes import Best, Step, announce_servers, read_agent, read_recipe, run_async
-from turnwise.cli.trust import Trust
-
-if TYPE_CHECKING:
-    from turnwise.config import Recipe
-    from turnwise.types import Task
+from turnwise.cli.recipes import Best, Step, chosen, requested, requested_agent, run_async
+from turnwise.cli.trust import Trust, consent
 
 RecipeFile = Annotated[Path | None, typer.Argument(help="A recipe (TOML); defaults if absent.")]
 
@@ -35,15 +31,15 @@ def rollout(
 
     Example: turnwise rollout --tasks tasks/test.jsonl --script --groups 2
     """
-    settings = read_recipe(recipe, [*overrides, *(["engine.kind=scripted"] if script else [])])
-    processes.alone(settings, "rollout")
-    announce_servers(settings)
+    processes.require_no_launcher("rollout")
+    request = requested(recipe, overrides, changes=_changes(script, "train", tasks))
     if out.exists():
         print(f"{out} is there already: these trajectories are appended to it", file=sys.stderr)
-    chosen = _tasks(tasks, settings, "train")[:groups]
     from turnwise.run.playing import play_groups
+    from turnwise.setup.resolve import resolve_alone
 
-    run_async(play_groups(settings, chosen, out=out, num_shown=show))
+    run = resolve_alone(request, request.read(None), ("train",))
+    run_async(play_groups(run, num_tasks=groups, out=out, num_shown=show))
 
 
 def evaluate(
@@ -81,7 +77,6 @@ def evaluate(
     """
     from turnwise.rollout.measure.report import compare as compared
     from turnwise.rollout.measure.report import (
-        new_report,
         print_comparison,
         print_report,
         read_report,
@@ -97,29 +92,18 @@ def evaluate(
         return
     if bool(endpoint) != bool(model):
         fail("--endpoint and --model go together")
-    if out is None:
-        out = new_report(Path("runs"))
-    else:
+    processes.require_no_launcher("eval")
+    which = chosen(best, step, recipe)
+    if out is not None:
         require_free_report(out)
-    agent = read_agent(
-        recipe,
-        best=best,
-        step=step,
-        trust=trust,
-        overrides=[*overrides, *(["engine.kind=scripted"] if script else [])],
-    )
-    processes.alone(agent.recipe, "eval")
-    announce_servers(agent.recipe)
-    from turnwise.run.playing import evaluate_recipe
-    from turnwise.tasks.selection import across_families
+    request = requested_agent(recipe, overrides, _changes(script, "test", tasks))
+    read = request.read(consent(trust=trust))
+    from turnwise.run.playing import evaluate_agent
+    from turnwise.setup.agent import resolve_agent
 
-    chosen = across_families(_tasks(tasks, agent.recipe, "test"), agent.recipe.evaluation.num_tasks)
     report, written = run_async(
-        evaluate_recipe(
-            agent.recipe,
-            chosen,
-            agent.model,
-            name=agent.name,
+        evaluate_agent(
+            resolve_agent(request, read, "test", which),
             out=out,
             num_samples=samples,
             temperature=temperature,
@@ -132,19 +116,7 @@ def evaluate(
     print(f"figures: {written}", file=sys.stderr)
 
 
-def _tasks(file: Path | None, recipe: "Recipe", split: str) -> "tuple[Task, ...]":
-    """Return the tasks of a file, else those of the recipe's split, else those that its environment has."""
-    from turnwise.setup.tasks import own_tasks
-    from turnwise.tasks.load import load
-
-    path = file or recipe.tasks.files.get(split)
-    try:
-        if path is not None:
-            return load(path)
-        made = own_tasks(recipe)
-    except ValueError as error:
-        fail(str(error))
-    if split not in made:
-        hint = f"set tasks.{split} in the recipe (`turnwise tasks make` makes some)"
-        fail(f"no tasks: give --tasks FILE, or {hint}")
-    return made[split]
+def _changes(script: bool, split: str, tasks: Path | None) -> dict[str, str]:
+    """Return the keys of a recipe that --script and --tasks stand for."""
+    scripted = {"engine.kind": "scripted"} if script else {}
+    return scripted if tasks is None else {**scripted, f"tasks.{split}": str(tasks)}

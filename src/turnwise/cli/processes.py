@@ -1,17 +1,14 @@
-"""`turnwise train` by several processes: starting them, and what they settle before a run begins."""
+"""`turnwise train` by several processes: starting them, and joining those that were started."""
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
-
-import typer
 
 from turnwise.cli.options import fail
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
-    from turnwise.records.folder import RunFolder
     from turnwise.system.ranks import Ranks
 
 
@@ -24,18 +21,12 @@ def with_processes(overrides: list[str], asked: int | None) -> list[str]:
     return [*overrides, f"hardware.num_processes={count}"] if count else overrides
 
 
-def alone(recipe: "Recipe", command: str) -> None:
-    """Require a single process: fail under a launcher, and print which hardware settings are ignored."""
+def require_no_launcher(command: str) -> None:
+    """Fail if a launcher started several processes of a command that one does."""
     from turnwise.system.ranks.launch import is_launched
 
     if is_launched():
         fail(f"{command} is done by one process: start it without torchrun or accelerate")
-    hardware = recipe.hardware
-    left = [f"hardware.num_processes = {hardware.num_processes}"] if hardware.num_processes > 1 else []
-    left += [f"hardware.strategy = '{hardware.strategy}'"] if hardware.strategy != "data_parallel" else []
-    if left:
-        words = f"{command} is done by one process, which holds the whole model; left out: "
-        print(words + ", ".join(left), file=sys.stderr)
 
 
 def _num_launched() -> int | None:
@@ -98,23 +89,3 @@ def joined(recipe: "Recipe") -> "Iterator[Ranks]":
         fail(str(error))
     with group.joined(device, is_sharded=hardware.strategy != "data_parallel") as ranks:
         yield ranks
-
-
-@contextlib.contextmanager
-def one_folder(ranks: "Ranks", open_it: "Callable[[], RunFolder]") -> "Iterator[RunFolder]":
-    """Yield the run's folder: the first rank opens and locks it, the others open it without writing."""
-    from turnwise.records.folder import RunFolder
-    from turnwise.system.ranks import first_rank_value, is_first
-
-    folder: RunFolder | None = None
-    ended: typer.Exit | None = None
-    if is_first(ranks):
-        try:
-            folder = open_it()
-        except typer.Exit as error:  # the reason is already printed
-            ended = error
-    path = first_rank_value(ranks, None if folder is None else folder.path)
-    if path is None:
-        raise ended or typer.Exit(2)
-    with folder or RunFolder.of_other_rank(path) as opened:
-        yield opened

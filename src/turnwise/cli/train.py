@@ -1,8 +1,5 @@
 """`turnwise train` and `turnwise sft`: learning, from the command line."""
 
-import contextlib
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,18 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from turnwise.cli import processes as rank_processes
-from turnwise.cli.mistakes import reason_of
 from turnwise.cli.options import Overrides, fail
-from turnwise.cli.recipes import announce_servers, read_recipe, run_async, run_recipe, with_generated_tasks
-from turnwise.cli.trust import Trust
-from turnwise.system.process_setup import prepare
+from turnwise.cli.recipes import read_recipe, requested, run_async, with_generated_tasks
+from turnwise.cli.trust import Trust, consent
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from turnwise.config import Recipe
-    from turnwise.records.failed_starts import Starting
-    from turnwise.records.folder import RunFolder
     from turnwise.run.demonstrations.warm_up import WarmStart
 
 
@@ -84,37 +75,24 @@ def train(
     if dry:
         _dry_run(recipe, overrides)
         return
-    settings = _settings(recipe, resume, overrides, trust=trust)
+    request = requested(recipe, overrides, run=resume)
+    settings = request.read(consent(trust=trust))
     if rank_processes.are_to_be_started(settings):
         shown = ["--quiet"] * quiet + ["--json"] * json
         # --trust: if the user had to be asked, this process has done it
         again = ["--resume", str(resume), "--trust", *["--from-start"] * from_start]
         source = [str(recipe)] if resume is None else again
-        # as resolved here: this process has already warned if quantisation is not possible
-        settled = [f"model.quantisation={settings.model.quantisation}", f"model.dtype={settings.model.dtype}"]
-        options = [word for override in (*overrides, *settled) for word in ("--set", override)]
+        options = [word for override in overrides for word in ("--set", override)]
         raise typer.Exit(rank_processes.start(settings, ["train", *source, *shown, *options]))
 
-    with _recording_failed_start(settings, recipe) as starting:
-        _begin_early(settings)  # before the imports that follow, which take seconds
-        from turnwise.run.command import train_in
-        from turnwise.run.screen.screen import Json, Quiet
-        from turnwise.system.ranks import is_first
+    _begin_early(settings)  # before the imports that follow, which take seconds
+    from turnwise.run.command import train_run
+    from turnwise.run.screen.screen import Json, Quiet
 
-        show = Json if json else Quiet if quiet else None
-        with rank_processes.joined(settings) as ranks:
-            announce_servers(settings, is_printed=is_first(ranks))
-
-            def open_folder() -> "RunFolder":
-                if resume is not None:
-                    return _resumed_folder(resume, overrides, from_start=from_start)
-                assert recipe is not None
-                return _new_folder(settings, recipe)
-
-            opened = rank_processes.one_folder(ranks, open_folder)
-            with opened as starting.folder:
-                has_ended_well = run_async(train_in(starting.folder, show, ranks))
-    if not has_ended_well:
+    show = Json if json else Quiet if quiet else None
+    with rank_processes.joined(settings) as ranks:
+        trained = run_async(train_run(request, settings, from_start=from_start, ranks=ranks, show=show))
+    if not trained.is_finished:
         raise typer.Exit(3)
 
 
@@ -124,22 +102,6 @@ def _begin_early(settings: "Recipe") -> None:
 
     if not is_launched():  # else this process does not know its GPU yet
         begin_early(settings)
-
-
-def _recording_failed_start(settings: "Recipe", recipe: Path | None) -> "AbstractContextManager[Starting]":
-    """Record a start that fails; of several processes only in the first. A resumed run has its own record."""
-    from turnwise.records.failed_starts import Starting, recording_failed_start
-    from turnwise.system.ranks.launch import is_first_launched
-
-    if recipe is None or not is_first_launched():
-        return contextlib.nullcontext(Starting())
-    return recording_failed_start(
-        settings.run.folder,
-        recipe_file=recipe.name,
-        name=settings.run.name or recipe.stem,
-        command=shlex.join(["turnwise", *sys.argv[1:]]),
-        reason=reason_of,
-    )
 
 
 def demo(
@@ -154,14 +116,6 @@ def demo(
     train(Path("cpu"), overrides=overrides)
 
 
-def _settings(recipe: Path | None, resume: Path | None, overrides: list[str], *, trust: bool) -> "Recipe":
-    """Return the recipe, or the resumed run's, which is read again once its folder is locked."""
-    if resume is None:
-        return read_recipe(recipe, overrides)
-    prepare()
-    return run_recipe(resume, overrides, trust=trust)
-
-
 def _train_elsewhere(
     engine: str, recipe: Path | None, overrides: list[str], *, is_dry: bool, is_shown_otherwise: bool
 ) -> None:
@@ -171,16 +125,20 @@ def _train_elsewhere(
         fail("--engine skyrl goes on from its last checkpoint by itself: give the recipe again")
     if is_shown_otherwise:
         fail("--engine skyrl prints what SkyRL prints: --quiet and --json are not known to it")
-    settings = read_recipe(recipe, overrides)
+    request = requested(recipe, overrides)
+    settings = request.read(None)
     from turnwise.rollout.collector import CollectionFailed
     from turnwise.run.checks.dry import dry_episodes
     from turnwise.run.skyrl.launch import launch, preview
+    from turnwise.setup.resolve import resolve, without_quantisation
+
+    settings = without_quantisation(settings)
 
     if settings.environment and settings.tasks.train is None:
         fail("tasks.train: --engine skyrl reads tasks from a file, also those of an environment")
     try:
         if not is_dry:
-            announce_servers(settings)
+            resolve(request, settings).announce()
             launch(settings, recipe.stem, say=lambda words: print(words, flush=True))
             return
         lines, problems = preview(settings, recipe.stem)
@@ -217,18 +175,21 @@ def sft(
     """
     if run is not None and not verify:
         fail("--no-verify: --from plays nothing, its episodes are already scored")
-    settings = read_recipe(recipe, overrides)
-    rank_processes.alone(settings, "sft")
-    announce_servers(settings)
+    rank_processes.require_no_launcher("sft")
+    request = requested(recipe, overrides)
+    settings = request.read(None)
     from turnwise.run.demonstrations.sft_progress import SftProgress
     from turnwise.run.demonstrations.warm_up import warm_up
+    from turnwise.setup.resolve import resolve_alone
 
+    resolved = resolve_alone(request, settings, () if run is not None else ("train",))
+    resolved.announce()
     progress = SftProgress(lambda line: print(line, flush=True), "step")
     warm = run_async(
         warm_up(
-            settings,
+            resolved,
             out,
-            run=run,
+            source=run,
             is_verified=verify,
             is_adapter=adapter,
             on_step=progress.step,
@@ -263,7 +224,9 @@ def _learned_from(warm: "WarmStart") -> str:
 def _dry_run(recipe: Path | None, overrides: list[str]) -> None:
     if recipe is None:
         fail("--dry-run looks at a recipe, not at a run that has begun")
-    with with_generated_tasks(read_recipe(recipe, overrides)) as settings:
+    from turnwise.setup.resolve import without_quantisation
+
+    with with_generated_tasks(without_quantisation(read_recipe(recipe, overrides))) as settings:
         from turnwise.run.checks.dry import dry_run
 
         found = run_async(dry_run(settings))
@@ -282,36 +245,3 @@ def _print_dry(lines: Sequence[str], problems: Sequence[str], unchecked: Sequenc
         print(printable(f"not checked: {'; '.join(unchecked)}"))
     if problems:
         raise typer.Exit(1)
-
-
-def _resumed_folder(run: Path, overrides: list[str], *, from_start: bool) -> "RunFolder":
-    from turnwise.config import override_recipe, parse_settings
-    from turnwise.run.resumption import open_to_resume
-    from turnwise.setup.trusted_runs import keep_agreement
-
-    try:
-        prepare()
-        folder = open_to_resume(run, from_start=from_start)
-        before = folder.recipe
-        folder.change_recipe(override_recipe(before, parse_settings(overrides)))
-        keep_agreement(before, folder.recipe)
-        return folder
-    except ValueError as error:
-        fail(str(error))
-
-
-def _new_folder(settings: "Recipe", recipe: Path) -> "RunFolder":
-    from turnwise.records.folder import RunFolder
-    from turnwise.setup.tasks import own_tasks, require_train_tasks, with_tasks_in
-
-    try:
-        run = settings.run
-        name = run.name or recipe.stem
-        made = own_tasks(settings)
-        require_train_tasks(settings, "train" in made)
-        folder = RunFolder.create(run.folder, name, settings, is_dated=not run.name, recipe_file=recipe.name)
-        if made:
-            folder.change_recipe(with_tasks_in(settings, made, folder.path / "tasks"))
-        return folder
-    except ValueError as error:
-        fail(str(error))

@@ -1,8 +1,6 @@
 """Ask before a run's recipe starts what it names, unless the run is known to be the user's own."""
 
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +8,7 @@ import typer
 from turnwise.cli.options import fail
 
 if TYPE_CHECKING:
-    from turnwise.config import Recipe
+    from turnwise.setup.consent import Consent
 
 Trust = Annotated[
     bool,
@@ -21,28 +19,16 @@ Trust = Annotated[
 ]
 
 
-def require_trust(
-    run: Path, recipe: "Recipe", changed: "Recipe", overrides: Sequence[str], *, is_given: bool
-) -> None:
-    """If the run's recipe names what this user has not agreed to, ask on a terminal or else refuse.
+def consent(*, trust: bool) -> "Consent | None":
+    """Return what asks the user on their terminal; None if they trust the run."""
+    return None if trust else _ask
 
-    `changed` is the run's recipe with the overrides. What an override names is not asked about.
-    """
-    from turnwise.records.run_marks import remember_agreed
-    from turnwise.setup.trusted_runs import consent_question, not_agreed_to
+
+def _ask(question: str) -> None:
     from turnwise.system.terminal import printable
 
-    keys = [override.partition("=")[0].strip() for override in overrides]
-    try:
-        named = () if is_given else not_agreed_to(recipe, changed, keys)
-    except ValueError as error:
-        fail(str(error))
-    if not named:
-        return
-    question = consent_question(run, named)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         fail(f"{question}\nNothing was started. --trust goes on with it.")
     typer.echo(printable(question), err=True)
     if not typer.confirm("Go on?", err=True):
         fail("nothing was started")
-    remember_agreed(named)

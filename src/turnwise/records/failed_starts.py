@@ -55,22 +55,25 @@ class Starting:
 
 
 @contextlib.contextmanager
-def recording_failed_start(
-    runs: Path, *, recipe_file: str, name: str, command: str, reason: Callable[[Exception], str]
-) -> Iterator[Starting]:
+def recording_failed_start(runs: Path, *, recipe_file: str, name: str, command: str) -> Iterator[Starting]:
     """Record an exception that ends the block before the run has begun, then let it propagate.
 
-    `reason` says in words what went wrong; empty if it is no failure. A folder of runs that does not exist is
-    not created for it.
+    A folder of runs that does not exist is not created for it.
     """
     starting = Starting()
     try:
         yield starting
     except Exception as error:
-        words = "" if starting.is_begun else reason(error)
-        if words and runs.is_dir():
-            _append(runs / FILE, FailedStart(time.time(), recipe_file, name, command, words))
+        if not starting.is_begun and runs.is_dir():
+            _append(runs / FILE, FailedStart(time.time(), recipe_file, name, command, _reason(error)))
         raise
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong: a user's mistake in its own words; a task group with a single error is unwrapped."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
 def read_failed_starts(runs: Path) -> list[FailedStart]:

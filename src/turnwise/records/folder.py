@@ -20,7 +20,7 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -65,11 +65,19 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, root: Path, name: str, recipe: Recipe, *, is_dated: bool = True, recipe_file: str = ""
+        cls,
+        root: Path,
+        name: str,
+        recipe: Recipe,
+        *,
+        is_dated: bool = True,
+        recipe_file: str = "",
+        with_files: Callable[[Recipe, Path], Recipe] = lambda recipe, path: recipe,
     ) -> Self:
         """Create the folder `root/name-date-time`, or `root/name` if not `is_dated`.
 
         `recipe_file` is the name of the file that the recipe was read from; `turnwise runs` lists it.
+        `with_files` writes files that the recipe needs to the folder, and returns the recipe that names them.
         ValueError if `root/name` exists, or if a tracker's library is missing.
         """
         check(recipe.trackers)
@@ -79,6 +87,7 @@ class RunFolder:
             (path / part).mkdir()
         folder = cls(path, Lock(path / "lock"))
         folder.is_kept, folder._is_first = False, is_first
+        recipe = with_files(recipe, path)
         remember_made(recipe)
         write_json(path / "versions.json", {"recipe_file": recipe_file, **versions_now(recipe.seed)})
         write_json(path / "recipe.json", recipe.model_dump(mode="json"))  # last: this file makes it a run

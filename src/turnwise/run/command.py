@@ -1,30 +1,33 @@
-"""`turnwise train`: start or resume the run of a folder and report how it ended."""
+"""The life of a training run, from the command and from Python: begin or resume, train, report its end."""
 
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
 
 from turnwise.config import Recipe
 from turnwise.engines.vllm_helper import begin_early
 from turnwise.models.devices import choose_device
+from turnwise.records.failed_starts import Starting, recording_failed_start
 from turnwise.records.folder import RunFolder
 from turnwise.rollout.collector import CollectionFailed
-from turnwise.run.demonstrations.warm_start import WarmStartStopped, with_warm_start
+from turnwise.run.demonstrations.warm_start import WarmStartStopped, warm_started
 from turnwise.run.ending import ending_of, recording_failures
 from turnwise.run.loop import OnStep, RunEnd, train
+from turnwise.run.opening import opened
 from turnwise.run.progress import RunProgress
 from turnwise.run.resumption import resume_command
 from turnwise.run.screen.panel import Panel
 from turnwise.run.screen.screen import Quiet, Screen
 from turnwise.run.screen.summary import print_summary, summarise_run
 from turnwise.run.training_run import open_run
-from turnwise.setup.sizes import with_sizes_found
+from turnwise.setup.request import RunRequest
 from turnwise.system.files.atomic_write import write_json
-from turnwise.system.python_functions import NOTHING_GIVEN, Given
 from turnwise.system.ranks import ALONE, Ranks, is_first
 from turnwise.system.stopping import Stopping
 from turnwise.system.terminal import open_console
 from turnwise.tasks.curriculum import CurriculumState
-from turnwise.tasks.load import load
 from turnwise.types.protocols import EngineDown
 
 SWITCH_SECONDS, SWITCH_SECONDS_ON_GPU = 1e-3, 1e-5
@@ -33,55 +36,75 @@ torch releases the lock in each of the thousands of operations of a pass and the
 it back; Python's default is 5 ms. Operations on a CPU take longer, so fewer switches are better there."""
 
 
-async def train_in(
-    folder: RunFolder,
-    show: type[Screen] | None = None,
-    ranks: Ranks = ALONE,
+@dataclass(frozen=True, slots=True)
+class TrainedRun:
+    """The run's folder, and whether all steps are done; if not, it can be resumed."""
+
+    path: Path
+    is_finished: bool
+
+
+async def train_run(
+    request: RunRequest,
+    recipe: Recipe,
     *,
+    from_start: bool = False,
+    ranks: Ranks = ALONE,
+    show: type[Screen] | None = None,
     stopping: Stopping | None = None,
-    given: Given = NOTHING_GIVEN,
     on_step: OnStep | None = None,
-) -> bool:
-    """Train until the run ends; True if all steps are done. If not, the folder can be resumed.
+) -> TrainedRun:
+    """The life of a training run, from a request whose `recipe` was read to its end.
 
     Progress is shown as a panel on a terminal and as plain lines elsewhere, unless `show` is given. Only the
-    first of several ranks prints and writes. `stopping` lets a caller ask the run to stop. `given`: functions
-    that the recipe names and that cannot be imported. `on_step` is called after every step.
+    first of several ranks prints and writes. `from_start`: a resumed run that saved nothing starts over.
+    `stopping` lets a caller ask the run to stop. `on_step` is called after every step.
     """
     started = time.perf_counter()
-    recipe = folder.recipe
-    if recipe.run.num_epochs is not None:
-        recipe = recipe.with_steps(len(load(recipe.tasks.require_train())))
-        if folder.is_written_here:
-            folder.change_recipe(recipe)  # so that readers of the folder need not load the tasks
-    begin_early(recipe)
-    screen = _screen(recipe, show, ranks)
     stopping = stopping or Stopping()
-    with recording_failures(folder, stopping, ranks), stopping.listening(screen.stopping):
-        screen.say(f"run {folder.path}")
-        _take_turns(recipe)
-        recipe = with_sizes_found(recipe, folder, screen.say, ranks)
-        folder.start_trackers()
-        if recipe.run.warm_start:
+    begin_early(recipe)
+    with (
+        _recording_failed_start(request, recipe, ranks) as starting,
+        opened(request, recipe, ranks, from_start=from_start) as (folder, resolved),
+    ):
+        starting.folder = folder
+        screen = _screen(resolved.recipe, show, ranks)
+        with recording_failures(folder, stopping, ranks), stopping.listening(screen.stopping):
+            screen.say(f"run {folder.path}")
+            if resolved.sizes_note:
+                screen.say(resolved.sizes_note)
+            _take_turns(resolved.recipe)
+            folder.start_trackers()
             try:
-                recipe = await with_warm_start(recipe, folder, screen, stopping, given)
+                is_warm = resolved.recipe.run.warm_start
+                run = await warm_started(resolved, folder, screen, stopping) if is_warm else resolved
+                with screen.showing():
+                    async with open_run(run, folder, screen, ranks) as training:
+                        ended = await train(training, stopping, on_step)
             except WarmStartStopped as stopped:
                 folder.keep()
-                begun = RunProgress(0, CurriculumState(seed=recipe.seed))
-                _finish(
-                    RunEnd(begun, str(stopped), None, None), folder, screen, time.perf_counter() - started
-                )
-                return False
-        try:
-            with screen.showing():
-                async with open_run(recipe, folder, screen, ranks, given) as run:
-                    ended = await train(run, stopping, on_step)
-        except (CollectionFailed, EngineDown) as error:
-            hint = f"\nonce that is fixed, resume with: {resume_command(folder)}"
-            raise CollectionFailed(f"{error}{hint if folder.is_kept else ''}") from error
-        if is_first(ranks):
-            _finish(ended, folder, screen, time.perf_counter() - started)
-    return not ended.why
+                begun = RunProgress(0, CurriculumState(seed=resolved.recipe.seed))
+                ended = RunEnd(begun, str(stopped), None, None)
+            except (CollectionFailed, EngineDown) as error:
+                hint = f"\nonce that is fixed, resume with: {resume_command(folder)}"
+                raise CollectionFailed(f"{error}{hint if folder.is_kept else ''}") from error
+            if is_first(ranks):
+                _finish(ended, folder, screen, time.perf_counter() - started)
+        return TrainedRun(folder.path, not ended.why)
+
+
+def _recording_failed_start(
+    request: RunRequest, recipe: Recipe, ranks: Ranks
+) -> AbstractContextManager[Starting]:
+    """Record a start that fails; of several processes only in the first. A resumed run has its own record."""
+    if request.run is not None or not is_first(ranks):
+        return nullcontext(Starting())
+    return recording_failed_start(
+        recipe.run.folder,
+        recipe_file=request.recipe_file,
+        name=recipe.run.name or request.name,
+        command=request.command,
+    )
 
 
 def _take_turns(recipe: Recipe) -> None:

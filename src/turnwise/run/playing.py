@@ -10,29 +10,35 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from rich.console import Console
 
-from turnwise.config import Recipe
 from turnwise.config.sampling import check_temperature
 from turnwise.engines import engine_class
 from turnwise.rewards import succeeded
 from turnwise.rollout import live_panel
 from turnwise.rollout.collector import Collector, Progress
 from turnwise.rollout.display import print_episode
-from turnwise.rollout.measure.report import EvaluationReport, trajectories_of, write_new_report
+from turnwise.rollout.measure.report import (
+    EvaluationReport,
+    new_report,
+    require_free_report,
+    trajectories_of,
+    write_new_report,
+)
 from turnwise.rollout.measure.summary import EvaluatedEpisode, record
 from turnwise.rollout.players.endpoint import endpoint_player
 from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share, total_progress
 from turnwise.rollout.repetition import repeats_itself
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
-from turnwise.setup.bench import Workbench, limits_of, open_workbench, plan_of, rules_of
+from turnwise.setup.agent import Agent
+from turnwise.setup.bench import Workbench, open_workbench
 from turnwise.setup.requirements import require_playable
+from turnwise.setup.resolved_run import ResolvedRun
 from turnwise.system.environment import environment
-from turnwise.system.python_functions import NOTHING_GIVEN, Given
 from turnwise.system.ranks import ALONE, Ranks, is_first
 from turnwise.system.terminal import open_console
+from turnwise.tasks.selection import across_families
 from turnwise.types import Fault, Group, Task
 
 logger = logging.getLogger(__name__)
@@ -45,8 +51,8 @@ def on_stderr(progress: Progress, num_episodes: int) -> AbstractAsyncContextMana
     return live_panel.shown(progress, num_episodes, open_console(stderr=True))
 
 
-async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_shown: int) -> None:
-    """Play one group per task; write all episodes to `out` and print the first `num_shown`."""
+async def play_groups(run: ResolvedRun, *, num_tasks: int, out: Path, num_shown: int) -> None:
+    """Play one group per training task; write all episodes to `out` and print the first `num_shown`."""
     console = Console(emoji=False)
     started = time.perf_counter()
     num_written = 0
@@ -64,7 +70,7 @@ async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_s
             num_written += 1
 
         try:
-            played, progress = await play_episodes(recipe, tasks, on_episode=keep)
+            played, progress = await play_episodes(run, num_tasks=num_tasks, on_episode=keep)
         except asyncio.CancelledError:
             logger.warning("stopped: %d episodes are in %s", num_written, out)
             raise
@@ -74,20 +80,20 @@ async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_s
 
 
 async def play_episodes(
-    recipe: Recipe,
-    tasks: Sequence[Task],
-    model: Any = None,
+    run: ResolvedRun,
     *,
-    given: Given = NOTHING_GIVEN,
+    num_tasks: int | None = None,
     shown: Shown = on_stderr,
     on_episode: Callable[[StoredEpisode], None] = lambda episode: None,
 ) -> tuple[list[StoredEpisode], Progress]:
-    """Play one group per task and return all episodes; `model` replaces the recipe's model."""
+    """Play one group per training task, or for the first `num_tasks`, and return all episodes."""
+    tasks = run.tasks_of("train")[:num_tasks]
+    run.announce()
     played: list[StoredEpisode] = []
-    async with open_workbench(recipe, tasks, model=model, given=given) as bench:
+    async with open_workbench(run, tasks) as bench:
         require_playable(bench, tasks)
         collector = bench.collector()
-        num_episodes = len(tasks) * recipe.rollout.group_size
+        num_episodes = len(tasks) * run.recipe.rollout.group_size
         async with (
             shown(collector.progress, num_episodes),
             collector.collecting(tasks, len(tasks)) as groups,
@@ -121,47 +127,61 @@ def _played_lines(played: Sequence[StoredEpisode], progress: Progress, seconds: 
     )
 
 
-async def evaluate_recipe(
-    recipe: Recipe,
-    tasks: Sequence[Task],
-    model: Any = None,
+async def evaluate_agent(
+    agent: Agent,
     *,
-    out: Path,
-    num_samples: int,
-    temperature: float,
-    name: str = "",
+    out: Path | None = None,
+    num_samples: int = 4,
+    temperature: float = 1.0,
     endpoint: str = "",
     endpoint_model: str = "",
     prices: tuple[float, float] = (0.0, 0.0),
-    given: Given = NOTHING_GIVEN,
     shown: Shown = on_stderr,
 ) -> tuple[EvaluationReport, Path]:
-    """Play every task `num_samples` times; write the figures to `out` and the episodes next to it.
+    """Play the test tasks `num_samples` times each; write the figures, and the episodes next to them.
 
-    The path is `out`, or a numbered one if a file appeared there meanwhile.
-
-    `model` replaces the recipe's model, and `name` is its name in the report. `given`: functions that the
-    recipe names and that cannot be imported.
+    Without `out` they are written to a new folder in the folder of runs. The path is `out`, or a numbered one
+    if a file appeared there meanwhile.
     """
     check_temperature(temperature)
-    model_name = "demonstrations" if recipe.engine.kind == "scripted" else name or recipe.model.path
-    async with (
-        open_workbench(recipe, tasks, with_engine=not endpoint, model=model, given=given) as bench,
-        _collector(bench, num_samples, temperature, endpoint, endpoint_model) as collector,
-    ):
-        require_playable(bench, tasks, has_own_tokens=not endpoint)
-        report = await measure(
-            collector,
-            tasks,
-            out=out,
-            model=endpoint_model or model_name,
-            num_samples=num_samples,
-            temperature=temperature,
-            prices=prices,
-            shown=shown,
-            on_interrupt=lambda partial: _keep_partial(partial, out),
-        )
-    return report, write_new_report(report, out)
+    run, recipe = agent.run, agent.run.recipe
+    tasks = across_families(run.tasks_of("test"), recipe.evaluation.num_tasks)
+    run.announce()
+    model_name = "demonstrations" if recipe.engine.kind == "scripted" else agent.name or recipe.model.path
+    with _report_file(out, recipe.run.folder) as path:
+        async with (
+            open_workbench(run, tasks, with_engine=not endpoint, model=agent.model) as bench,
+            _collector(bench, num_samples, temperature, endpoint, endpoint_model) as collector,
+        ):
+            require_playable(bench, tasks, has_own_tokens=not endpoint)
+            report = await measure(
+                collector,
+                tasks,
+                out=path,
+                model=endpoint_model or model_name,
+                num_samples=num_samples,
+                temperature=temperature,
+                prices=prices,
+                shown=shown,
+                on_interrupt=lambda partial: _keep_partial(partial, path),
+            )
+        return report, write_new_report(report, path)
+
+
+@contextlib.contextmanager
+def _report_file(out: Path | None, runs: Path) -> Iterator[Path]:
+    """Yield the file to write: a new one. If the block fails before anything is played, no folder is left."""
+    if out is not None:
+        require_free_report(out)
+        yield out
+        return
+    path = new_report(runs)
+    try:
+        yield path
+    except BaseException:
+        if path.parent.is_dir() and not any(path.parent.iterdir()):
+            path.parent.rmdir()
+        raise
 
 
 def _keep_partial(partial: EvaluationReport, out: Path) -> None:
@@ -254,12 +274,12 @@ async def _collector(
     try:
         playing = endpoint_player(
             remote,
-            limits_of(bench.recipe),
+            bench.run.limits(),
             temperature,
             bench.recipe.model.system_prompt,
             bench.user_model,
-            rules_of(bench.recipe, is_evaluation=True),
+            bench.run.rules(is_evaluation=True),
         )
-        yield Collector(playing, bench.lease, bench.rewards, plan_of(bench.recipe, num_samples))
+        yield Collector(playing, bench.lease, bench.rewards, bench.run.collection(num_samples))
     finally:
         await remote.close()

@@ -45,15 +45,13 @@ from turnwise.run.task_digests import keep_digests
 from turnwise.setup.bench import Workbench, load_model, open_workbench
 from turnwise.setup.memory import check_device_limits
 from turnwise.setup.requirements import require, require_playable, training_problems
-from turnwise.setup.servers import servers_of
+from turnwise.setup.resolved_run import ResolvedRun
 from turnwise.system.files.atomic_write import write_atomically
 from turnwise.system.garbage import frozen_garbage
-from turnwise.system.python_functions import NOTHING_GIVEN, Given
 from turnwise.system.ranks import ALONE, Ranks, first_rank_value, is_first
 from turnwise.system.threads import run_detached
 from turnwise.tasks.curriculum import CurriculumState
 from turnwise.tasks.live_conflicts import check_worlds
-from turnwise.tasks.load import load
 from turnwise.tasks.plan_starts import PlanStarts
 from turnwise.tasks.selection import across_families
 from turnwise.tasks.temperatures import FamilyTemperatures
@@ -80,11 +78,10 @@ class TrainingRun:
 
     def __init__(
         self,
-        recipe: Recipe,
+        run: ResolvedRun,
         folder: RunFolder,
         bench: Workbench,
         trainer: Trainer,
-        train_tasks: Sequence[Task],
         lessons: Sequence[Sample],
         screen: Screen,
         ranks: Ranks = ALONE,
@@ -92,14 +89,16 @@ class TrainingRun:
     ) -> None:
         self.ranks = ranks
         self.gpu = gpu
-        self.recipe = recipe
+        self.run = run
+        self.recipe = run.recipe
         self.folder = folder
         self.bench = bench
         self.trainer = trainer
-        self.train_tasks = train_tasks
+        self.train_tasks = run.tasks_of("train")
         self.lessons = lessons
         self.screen = screen
         self.publishing = Publishing(self._publish, is_concurrent=self._publishes_concurrently)
+        self._measured = measured_tasks(run)
         self._save_clock = SaveClock()
         self._writers: dict[int, TrajectoryWriter] = {}
         self._num_openings: dict[str, int] = {}
@@ -275,22 +274,23 @@ class TrainingRun:
 
     async def measure_once(self, name: str) -> EvaluationReport | None:
         """Evaluate the held-out tasks before or after training; a resumed run reads an existing report."""
-        if not self.recipe.evaluation.before_and_after or self.recipe.tasks.test is None:
+        tasks = self._measured.get("test")
+        if tasks is None:
             return None
         out = self.folder.evaluations / f"{name}.json"
         if first_rank_value(self.ranks, out.exists()):
             return read_report(out)
         num_done = 0 if name == "before" else self.recipe.run.num_steps
-        return await self._measure(self.recipe.tasks.test, out, f"the held-out tasks, {name}", name, num_done)
+        return await self._measure(tasks, out, f"the held-out tasks, {name}", name, num_done)
 
     async def validated(self, progress: RunProgress) -> tuple[RunProgress, dict[str, float], list[Alarm]]:
         """Run the validation if it is due; return the progress after it, its figures and its alarms."""
-        every, file = self.recipe.evaluation.every, self.recipe.tasks.validation
+        every, tasks = self.recipe.evaluation.every, self._measured.get("validation")
         is_last = progress.next_step == self.recipe.run.num_steps
-        if not every or file is None or (progress.next_step % every and not is_last):
+        if tasks is None or (progress.next_step % every and not is_last):
             return progress, {}, []
         out = self.folder.evaluations / f"step-{progress.next_step:06d}.json"
-        report = await self._measure(file, out, "the validation tasks", "validation", progress.next_step)
+        report = await self._measure(tasks, out, "the validation tasks", "validation", progress.next_step)
         overall = summarise(report.episodes)
         success = overall.success.value
         figures = {
@@ -307,10 +307,11 @@ class TrainingRun:
         self.screen.warn(alarms)
         return progress, figures, alarms
 
-    async def _measure(self, file: Path, out: Path, what: str, name: str, num_done: int) -> EvaluationReport:
+    async def _measure(
+        self, tasks: Sequence[Task], out: Path, what: str, name: str, num_done: int
+    ) -> EvaluationReport:
         await self.publishing.finish()
         settings = self.recipe.evaluation
-        tasks = across_families(load(file), settings.num_tasks)
         collector = self.bench.collector(
             group_size=settings.num_samples,
             temperature=settings.temperature,
@@ -449,34 +450,27 @@ class TrainingRun:
 
 @contextlib.asynccontextmanager
 async def open_run(
-    recipe: Recipe, folder: RunFolder, screen: Screen, ranks: Ranks = ALONE, given: Given = NOTHING_GIVEN
+    run: ResolvedRun, folder: RunFolder, screen: Screen, ranks: Ranks = ALONE
 ) -> AsyncIterator[TrainingRun]:
     """Open a run: start the servers and load the model twice, for sampling and for training.
 
     A quantised base is loaded once if the engine runs in this process: engine and policy then share it, with
-    separate adapters. `given`: functions that the recipe names and that cannot be imported. Raises ValueError
-    for the user's mistakes.
+    separate adapters. Raises ValueError for the user's mistakes.
     """
+    recipe, tasks = run.recipe, run.tasks_of("train")
     phases = Phases(screen, recipe)
-    file = recipe.tasks.require_train()
     recipe.rollout.require_exploration()
-    tasks = load(file)
-    recipe = recipe.with_steps(len(tasks))
     screen.started(recipe, len(tasks))
-    _check_held_out(recipe, given)
+    measured = measured_tasks(run)
+    check_worlds((task for split in measured.values() for task in split), run.servers.live)
     base = None
     if recipe.model.quantisation != "none" and recipe.engine.kind == "transformers":
         base = load_model(recipe.model)
     async with open_workbench(
-        recipe,
-        tasks,
-        model=base,
-        num_workers=ranks.count,
-        given=given,
-        replies=folder.user_replies,
+        run, tasks, model=base, num_workers=ranks.count, replies=folder.user_replies
     ) as bench:
         require(training_problems(recipe, tasks))
-        for played in (tasks, *_measured_tasks(recipe).values()):
+        for played in (tasks, *measured.values()):
             require_playable(bench, played)
         lessons: Sequence[Sample] = ()
         if recipe.imitation.weight and recipe.imitation.lessons == "demonstrations":
@@ -489,38 +483,36 @@ async def open_run(
         check_device_limits(recipe)
         model = await load_during_start(bench.engine, recipe, phases) if base is None else twin(base)
         choice = choose_call_tokens(recipe, model, bench.chat)
-        recipe = choice.recipe
+        run = replace(run, recipe=choice.recipe)
         if folder.is_written_here:
-            folder.change_recipe(folder.recipe.model_copy(update={"policy": recipe.policy}))
-            for line in keep_digests(folder.path, {"training": tasks, **_measured_tasks(recipe)}):
+            folder.change_recipe(run.recipe)
+            for line in keep_digests(folder.path, {"training": tasks, **measured}):
                 screen.say(line, "yellow", level=logging.WARNING)
         if choice.note:
             screen.say(choice.note)
-        trainer = new_trainer(recipe, model, ranks)
+        trainer = new_trainer(run.recipe, model, ranks)
         phases.ended("trainer")
         with GpuMonitor(cuda_reader()) as gpu:
-            run = TrainingRun(recipe, folder, bench, trainer, tasks, lessons, screen, ranks, gpu)
+            opened = TrainingRun(run, folder, bench, trainer, lessons, screen, ranks, gpu)
             folder.keep()  # from here on there is something to resume, or to look into
-            with contextlib.closing(run), frozen_garbage():
-                yield run
+            with contextlib.closing(opened), frozen_garbage():
+                yield opened
 
 
-def _check_held_out(recipe: Recipe, given: Given) -> None:
-    """Raise ValueError before training if validation or test tasks do not fit the live servers."""
-    live = () if recipe.tools.is_replayed else servers_of(recipe, given=given).live
-    if live:
-        held_out = {path for split, path in recipe.tasks.files.items() if split != "train"}
-        check_worlds((task for path in sorted(held_out) for task in load(path)), live)
-
-
-def _measured_tasks(recipe: Recipe) -> dict[str, tuple[Task, ...]]:
+def measured_tasks(run: ResolvedRun) -> dict[str, tuple[Task, ...]]:
     """The tasks of every evaluation that the run will make, by split."""
-    settings, files, found = recipe.evaluation, recipe.tasks, dict[str, tuple[Task, ...]]()
-    if settings.every and files.validation is not None:
-        found["validation"] = across_families(load(files.validation), settings.num_tasks)
-    if settings.before_and_after and files.test is not None:
-        found["test"] = across_families(load(files.test), settings.num_tasks)
-    return found
+    return {
+        split: across_families(run.tasks[split], run.recipe.evaluation.num_tasks)
+        for split in splits_of(run.recipe)
+        if split in run.tasks and split != "train"
+    }
+
+
+def splits_of(recipe: Recipe) -> tuple[str, ...]:
+    """The splits whose tasks a training run plays."""
+    evaluation = recipe.evaluation
+    is_played = {"train": True, "validation": bool(evaluation.every), "test": evaluation.before_and_after}
+    return tuple(split for split, is_wanted in is_played.items() if is_wanted)
 
 
 async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen, ranks: Ranks) -> Sequence[Sample]:

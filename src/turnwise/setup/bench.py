@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,17 @@ from turnwise.mcp.calls.results import Sanitiser
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.processes.exposure import refusal
 from turnwise.mcp.session import ConnectFailed
-from turnwise.mcp.spec import ServerSpec
 from turnwise.mcp.toolbox import Readability
 from turnwise.models.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.models.devices import choose_device, ignored_variable
 from turnwise.models.places import model_place
 from turnwise.rewards import Rewards, parts_of
-from turnwise.rollout.collector import CollectionPlan, Collector, LeaseFailed, Slots
-from turnwise.rollout.conversation import PLAIN, EpisodeRules
+from turnwise.rollout.collector import Collector, LeaseFailed, Slots
 from turnwise.rollout.lockstep import Lockstep
-from turnwise.rollout.players.policy import EpisodeLimits, player
+from turnwise.rollout.players.policy import player
 from turnwise.setup.context_length import require_context
 from turnwise.setup.memory import check_device_limits, with_engine_sizes
-from turnwise.setup.servers import servers_of
+from turnwise.setup.resolved_run import ResolvedRun
 from turnwise.setup.user_model import open_user_model
 from turnwise.system.python_functions import NOTHING_GIVEN, Given
 from turnwise.tasks.live_conflicts import check_worlds
@@ -47,7 +45,7 @@ logger = logging.getLogger(__name__)
 class Workbench:
     """The collaborators of an episode, open and ready to play."""
 
-    recipe: Recipe
+    run: ResolvedRun
     engine: Engine
     chat: RenderedChat
     pool: Pool
@@ -60,6 +58,10 @@ class Workbench:
     """The environment of every episode, in place of the pool's servers."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the collection whose turn it is in lockstep."""
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.run.recipe
 
     @contextlib.asynccontextmanager
     async def lease(self, task: Task, episode_id: str) -> AsyncIterator[Toolbox]:
@@ -115,13 +117,13 @@ class Workbench:
         playing = player(
             lockstep or self.engine,
             self.chat,
-            limits_of(self.recipe),
+            self.run.limits(),
             lambda task: Sampling(temperature=chosen * factor(task)),
             self.user_model,
             lambda task: plan_completions(self.chat, task, num_given(task)),
-            rules_of(self.recipe, is_evaluation=is_evaluation),
+            self.run.rules(is_evaluation=is_evaluation),
         )
-        plan = plan_of(self.recipe, group_size, seed)
+        plan = self.run.collection(group_size, seed)
         return Collector(playing, self._lease_with_room, self.rewards, plan, lockstep or self.slots.pace())
 
     def _lockstep(self) -> Lockstep:
@@ -146,60 +148,36 @@ def chat_of(recipe: Recipe) -> RenderedChat:
     )
 
 
-def limits_of(recipe: Recipe) -> EpisodeLimits:
-    rollout = recipe.rollout
-    return EpisodeLimits(rollout.tokens_per_turn, rollout.tokens_per_episode, rollout.seconds)
-
-
-def rules_of(recipe: Recipe, *, is_evaluation: bool = False) -> EpisodeRules:
-    """The rules of training episodes, or of evaluations: those are plain unless the recipe says otherwise."""
-    if is_evaluation and recipe.evaluation.plain:
-        return PLAIN
-    rollout = recipe.rollout
-    return EpisodeRules(rollout.hints, rollout.max_repeats, rollout.mark_repeats, recipe.tools.mend_arguments)
-
-
-def plan_of(recipe: Recipe, group_size: int | None = None, seed: int | None = None) -> CollectionPlan:
-    rollout = recipe.rollout
-    return CollectionPlan(
-        group_size=group_size or rollout.group_size,
-        num_parallel_episodes=recipe.sizes.num_parallel_episodes,
-        seed=recipe.seed if seed is None else seed,
-    )
-
-
 @contextlib.asynccontextmanager
 async def open_workbench(
-    recipe: Recipe,
+    run: ResolvedRun,
     tasks: Sequence[Task] = (),
     *,
     with_engine: bool = True,
     model: Any = None,
     num_workers: int = 1,
-    given: Given = NOTHING_GIVEN,
     replies: Path | None = None,
 ) -> AsyncIterator[Workbench]:
     """Start the servers and load the model; a ValueError for the user's mistake names the key.
 
     `tasks` are checked against the live servers, and the scripted engine plays their demonstrations. Without
     an engine no weights are loaded, as for an endpoint. `model` replaces the recipe's model. If `num_workers`
-    processes share the servers, this one takes its share of the servers' limits. `given`: functions that the
-    recipe names and that cannot be imported. `replies`: the folder of cached replies of the user's model.
+    processes share the servers, this one takes its share of the servers' limits. `replies`: the folder of
+    cached replies of the user's model.
     """
+    recipe, functions = run.recipe, run.functions
     if words := ignored_variable(recipe.model.device):
         logger.warning("%s", words)
     if with_engine:
         begin_early(recipe)
         require_context(recipe, model)
-    specs: tuple[ServerSpec, ...] = ()
-    if not recipe.tools.is_replayed:
-        servers = servers_of(recipe, given=given)
-        check_worlds(tasks, servers.live)
-        specs = tuple(spec.shared_by(num_workers) for spec in servers.specs)
+    check_worlds(tasks, run.servers.live)
+    specs = tuple(spec.shared_by(num_workers) for spec in run.servers.specs)
     chat = chat_of(recipe)
     if with_engine and recipe.engine.kind in ("transformers", "vllm"):
         recipe = with_engine_sizes(recipe)
-    environment = open_environment(recipe, chat, given) if recipe.environment else None
+        run = replace(run, recipe=recipe)
+    environment = open_environment(recipe, chat, functions) if recipe.environment else None
     async with contextlib.AsyncExitStack() as exits:
         cassette = _cassette(recipe)
         if cassette is not None:
@@ -221,7 +199,7 @@ async def open_workbench(
         for error in failures.values():
             logger.warning("%s; no task uses it", error)
         require_harmless(pool, used)
-        rewards = await exits.enter_async_context(Rewards(parts_of(recipe), given))
+        rewards = await exits.enter_async_context(Rewards(parts_of(recipe), functions))
         user_model: UserModel | None = DemonstratedUser()
         if recipe.engine.kind != "scripted" or not with_engine:
             user_model = await open_user_model(
@@ -238,7 +216,7 @@ async def open_workbench(
         else:
             engine = await open_engine(recipe, exits, model)
         slots = Slots(recipe.sizes.num_parallel_episodes)
-        yield Workbench(recipe, engine, chat, pool, rewards, slots, user_model, environment)
+        yield Workbench(run, engine, chat, pool, rewards, slots, user_model, environment)
 
 
 def open_environment(recipe: Recipe, chat: RenderedChat, given: Given = NOTHING_GIVEN) -> PythonEnvironment:

@@ -1,67 +1,55 @@
-"""What somebody asks for in Python, as keys of a recipe: functions become names, objects become values."""
+"""What somebody asks for, in the command or in Python, before anything is decided."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from turnwise.rewards import RewardTerm
-from turnwise.rewards.terms import OwnReward, RewardLike
-from turnwise.system.python_functions import Given, function_name, is_given
+from turnwise.config import Recipe, override_recipe, read_recipe
+from turnwise.records.folder import RunFolder
+from turnwise.setup.consent import Consent, require_consent
+from turnwise.system.process_setup import prepare
+from turnwise.system.python_functions import Given
+from turnwise.types import Task
 
 
-def plain_values(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings as a recipe stores them; ValueError for a value that it cannot."""
-    return {key: _plain(value, key) for key, value in settings.items()}
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What somebody asked for: a recipe or a run, the keys to change, and what no recipe can store."""
 
+    source: Path | Recipe | None = None
+    """A recipe's file or a recipe; None for the default recipe."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Values by key: {"run.num_steps": 20}."""
+    run: Path | None = None
+    """The folder of a run, whose recipe is taken instead of `source`."""
+    functions: Given = field(default_factory=dict)
+    """Functions that the recipe names and that cannot be imported."""
+    tasks: Mapping[str, tuple[Task, ...]] = field(default_factory=dict)
+    """Tasks that are in no file, by split."""
+    command: str = ""
+    """How it was asked for, as `failed_starts.jsonl` records it."""
 
-def reward_blocks(
-    rewards: Iterable[RewardLike], given: dict[str, Callable[..., Any]]
-) -> list[dict[str, Any]]:
-    """Return the parts as the recipe's [[rewards]]; functions that cannot be imported go into `given`."""
-    blocks = []
-    for reward in rewards:
-        if isinstance(reward, str):
-            term = RewardTerm(reward)
-        elif isinstance(reward, RewardTerm):
-            term = reward
-        elif isinstance(reward, OwnReward):
-            term = RewardTerm(named(reward.function, given), reward.weight, reward.options)
-        else:
-            term = RewardTerm(named(reward, given))
-        blocks.append({"name": term.name, "weight": term.weight, "options": dict(term.options)})
-    return blocks
+    @property
+    def name(self) -> str:
+        """The name of a run of this recipe, unless run.name is set."""
+        return self.source.stem if isinstance(self.source, Path) else "run"
 
+    @property
+    def recipe_file(self) -> str:
+        """The name of the recipe's file; empty if it is in no file."""
+        return self.source.name if isinstance(self.source, Path) else ""
 
-def named(function: Callable[..., Any], given: dict[str, Callable[..., Any]]) -> str:
-    """Return the function's name in a recipe; one that cannot be imported is added to `given`."""
-    if not callable(function):
-        raise ValueError(f"expected a function, got {function!r}")
-    name = function_name(function, given)
-    if is_given(name):
-        given[name] = function
-    return name
+    def read(self, consent: Consent | None) -> Recipe:
+        """Return the recipe with its changes; of a run, once the user has agreed to what it would start.
 
-
-def given_functions(functions: Iterable[Callable[..., Any]]) -> Given:
-    """Return the functions of these that cannot be imported, by their names in a recipe."""
-    given: dict[str, Callable[..., Any]] = {}
-    for function in functions:
-        named(function, given)
-    return given
-
-
-def _plain(value: Any, key: str) -> Any:
-    match value:
-        case bool() | int() | float():
-            return value
-        case str() | Path():
-            return str(value)
-        case Mapping():
-            return {str(name): _plain(inner, key) for name, inner in value.items()}
-        case list() | tuple():
-            return [_plain(item, key) for item in value]
-        case None:
-            raise ValueError(f"settings: {key} is None: leave the key out to keep its default")
-    if callable(value) and not is_given(name := function_name(value)):
-        return name
-    raise ValueError(f"settings: {key} is {value!r}, which a recipe cannot store")
+        Without `consent` the user has agreed already. ValueError for the user's mistakes.
+        """
+        prepare()
+        if self.run is None:
+            return read_recipe(self.source, self.changes)
+        before = RunFolder.read(self.run).recipe
+        recipe = override_recipe(before, self.changes)
+        if consent is not None:
+            require_consent(self.run, before, recipe, list(self.changes), consent)
+        return recipe

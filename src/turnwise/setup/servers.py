@@ -53,6 +53,9 @@ class ReadyServers:
         )
 
 
+NO_SERVERS = ReadyServers((), (), {})
+
+
 def servers_of(recipe: Recipe, default: Path = DEFAULT_FILE, given: Given = NOTHING_GIVEN) -> ReadyServers:
     """Return the recipe's servers, or those of `default` if it names no `mcp.json` and no functions.
 
@@ -61,7 +64,7 @@ def servers_of(recipe: Recipe, default: Path = DEFAULT_FILE, given: Given = NOTH
     """
     tools = recipe.tools
     if recipe.environment:
-        return ReadyServers((), (), {})
+        return NO_SERVERS
     if not tools.functions:
         return _servers_in(tools.mcp or default, tools)
     functions = function_server(

@@ -1,10 +1,9 @@
 """The sizes of a run are found once, when it begins; a resumed run keeps them."""
 
-from collections.abc import Callable
+from dataclasses import replace
 
 from turnwise.config import Recipe
 from turnwise.models.device_memory import Memory, check_host_memory
-from turnwise.records.folder import RunFolder
 from turnwise.setup.memory import (
     UnsupportedArchitecture,
     advice,
@@ -13,22 +12,23 @@ from turnwise.setup.memory import (
     sizes_line,
     step_sizes_line,
 )
+from turnwise.setup.resolved_run import ResolvedRun
 from turnwise.system.ranks import Ranks
 
 
-def with_sizes_found(recipe: Recipe, folder: RunFolder, say: Callable[[str], None], ranks: Ranks) -> Recipe:
-    """The recipe with all sizes set, as the run's folder then stores it.
+def with_sizes(run: ResolvedRun, memory: Memory | None) -> ResolvedRun:
+    """The run with all sizes set, and a note about them.
 
     Another micro-batch would change the order of sums, so a resumed run must not find others. Raises
     ValueError if the smallest sizes do not fit a GPU, or its optimizer the host.
     """
-    if not recipe.lacks_sizes:
-        return recipe
+    if not run.recipe.lacks_sizes:
+        return run
     try:
-        found = find_sizes(recipe, _memory(recipe, ranks))
+        found = find_sizes(run.recipe, memory)
     except UnsupportedArchitecture as error:
-        sized = recipe.with_sizes(recipe.sizes)
-        say(f"memory: {error}; defaults: {step_sizes_line(sized.sizes)}")
+        sized = run.recipe.with_sizes(run.recipe.sizes)
+        line = f"{error}; defaults: {step_sizes_line(sized.sizes)}"
     else:
         sized, plan = found.recipe, found.plan
         # the plan adds vLLM to an update, but an engine that sleeps has released its memory by then
@@ -40,15 +40,13 @@ def with_sizes_found(recipe: Recipe, folder: RunFolder, say: Callable[[str], Non
             )
         if plan.device == "cuda" and plan.host_bytes:
             check_host_memory(plan.host_bytes * plan.num_processes)
-        say(f"memory: {sizes_line(plan)}")
-    if folder.is_written_here:
-        folder.change_recipe(sized)
-    return sized
+        line = sizes_line(plan)
+    return replace(run, recipe=sized, sizes_note=f"memory: {line}")
 
 
-def _memory(recipe: Recipe, ranks: Ranks) -> Memory | None:
-    """The smallest memory of all ranks: they must find the same sizes."""
-    memory = memory_for(recipe)
+def least_memory(recipe: Recipe, ranks: Ranks) -> Memory | None:
+    """The smallest memory of all ranks: they must find the same sizes. None if no size must be found."""
+    memory = memory_for(recipe) if recipe.lacks_sizes else None
     if memory is None:
         return None
     found = ranks.exchange(memory)

@@ -10,13 +10,13 @@ import pytest
 from tests import warm
 from tests.rollout.stage import small_chat, task
 from tests.run.stage import write_model
+from tests.setup.resolved import resolved
 from tests.shown import recipe_in, shown_task, sound_setup
 from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.mcp.pool import Pool
 from turnwise.rewards.outcome import is_success
 from turnwise.run.demonstrations.lessons import (
     Verified,
-    demonstrating,
     lesson_of,
     lessons_of,
     verified_lessons,
@@ -66,7 +66,7 @@ def hostile_task() -> Task:
 async def both_ways(recipe: Recipe, tasks: Sequence[Task]) -> tuple[tuple[Sample, ...], Verified]:
     """The lessons as recorded, and as played."""
     shown = [task for task in tasks if task.demonstration]
-    async with open_workbench(demonstrating(recipe), shown) as bench:
+    async with open_workbench(resolved(recipe, train=shown).demonstrated(), shown) as bench:
         return lessons_of(bench, tasks), await verified_lessons(bench.collector(group_size=1), tasks)
 
 

@@ -11,11 +11,12 @@ from tests import warm
 from tests.rollout.stage import call, script
 from tests.rollout.test_plan_starts import three_turns
 from tests.run.demonstrations.test_lessons import roomy, talking_task
+from tests.setup.resolved import resolved
 from tests.shown import sound_setup
 from turnwise.config import parse_settings, read_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.rollout.takeover import Trouble
-from turnwise.run.demonstrations.lessons import demonstrating, lessons_of
+from turnwise.run.demonstrations.lessons import lessons_of
 from turnwise.run.demonstrations.rescue_samples import Rescues, can_rescue, play_all, rescued, whole_plans
 from turnwise.setup.bench import Workbench, open_workbench
 from turnwise.tasks.load import load
@@ -51,7 +52,7 @@ async def played_by(
 async def rescue(
     folder: Path, wanted: Task, *turns: str | Sequence[ToolCall]
 ) -> tuple[Workbench, Trajectory, Rescues]:
-    async with open_workbench(demonstrating(roomy(folder)), [wanted]) as bench:
+    async with open_workbench(resolved(roomy(folder)).demonstrated(), [wanted]) as bench:
         episode = await played_by(bench, wanted, turns)
         return bench, episode[0], await rescued(bench, [episode])
 
@@ -129,7 +130,7 @@ async def test_a_plan_whose_call_is_refused_now_is_discarded(folder: Path) -> No
 
 
 async def test_results_that_differ_when_played_again_are_no_context(folder: Path) -> None:
-    async with open_workbench(demonstrating(roomy(folder)), [once()]) as bench:
+    async with open_workbench(resolved(roomy(folder)).demonstrated(), [once()]) as bench:
         trajectory, reward = await played_by(bench, once(), [[WRITE], [READ], [READ], "no"])
         first, *rest = trajectory.turns
         changed = replace(first, results=(replace(first.results[0], content="written at 12:00"),))
@@ -154,7 +155,7 @@ async def test_a_conversation_is_rescued_from_its_second_message_on(folder: Path
 
 async def test_the_whole_plan_of_a_task_is_its_demonstration_token_for_token(folder: Path) -> None:
     failing = replace(once(), id="failing", truth=replace(once().truth, writes=()))
-    async with open_workbench(demonstrating(roomy(folder)), [once()]) as bench:
+    async with open_workbench(resolved(roomy(folder)).demonstrated(), [once()]) as bench:
         [lesson] = await whole_plans(bench, [once(), failing])
         [recorded] = lessons_of(bench, [once()])
     assert lesson == recorded
@@ -177,7 +178,7 @@ async def test_the_embedded_model_is_rescued_in_the_embedded_world() -> None:
         parse_settings([f"tools.mcp={servers}", "rollout.temperature=1.3", "rollout.max_repeats=3"]),
     )
     tasks = across_families([task for task in load(file) if can_rescue(task)], 24)
-    async with open_workbench(recipe, tasks) as bench:
+    async with open_workbench(resolved(recipe, train=tasks), tasks) as bench:
         episodes = await play_all(bench.collector(group_size=1), tasks)
         found = await rescued(bench, episodes)
     assert found.num_played == 24

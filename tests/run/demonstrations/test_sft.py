@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.rollout.stage import task
+from tests.setup.resolved import resolved
 from tests.shown import recipe_in, shown_task, sound_setup, write_servers
 from tests.test_cli import one_line, turnwise
 from turnwise.config import Recipe
@@ -25,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def greedy_success(recipe: Recipe, played: Task) -> bool:
-    async with open_workbench(recipe) as bench:
+    async with open_workbench(resolved(recipe)) as bench:
         collector = bench.collector(group_size=1, temperature=0)
         async with collector.collecting([played], 1) as groups:
             [group] = [group async for group in groups]
@@ -36,7 +37,7 @@ async def test_a_demonstration_is_learned_and_the_folder_is_a_model(folder: Path
     save([shown_task(), shown_task("wrong", name="wrong"), task("bare")], folder / "train.jsonl")
     recipe = recipe_in(folder, *QUICK)
     assert not await greedy_success(recipe, shown_task())
-    warm = await warm_up(recipe, tmp_path / "warm")
+    warm = await warm_up(resolved(recipe), tmp_path / "warm")
     assert (warm.num_lessons, dict(warm.dropped)) == (1, {"wrong": "answered, without success"})
     assert warm.steps[-1].loss < 0.05 < 3 < warm.steps[0].loss
     assert await greedy_success(recipe_in(folder, f"model.path={tmp_path}/warm"), shown_task())
@@ -49,7 +50,7 @@ async def test_a_demonstration_is_learned_and_the_folder_is_a_model(folder: Path
 async def test_without_verification_the_recorded_results_are_used(folder: Path, tmp_path: Path) -> None:
     save([shown_task(), shown_task("wrong", name="wrong")], folder / "train.jsonl")
     recipe = recipe_in(folder, "sft.num_epochs=1")
-    warm = await warm_up(recipe, tmp_path / "warm", is_verified=False, is_adapter=True)
+    warm = await warm_up(resolved(recipe), tmp_path / "warm", is_verified=False, is_adapter=True)
     assert (warm.num_lessons, dict(warm.dropped)) == (2, {})
     assert (tmp_path / "warm" / "adapter_config.json").exists()
 
@@ -59,7 +60,8 @@ def test_a_part_of_the_demonstrations_is_drawn_evenly_across_families(folder: Pa
     tasks = [replace(shown_task(), id=f"t{n}", family=name) for n, name in enumerate(families)]
     save([task("bare"), *tasks], folder / "train.jsonl")
     learned = {
-        num: [one.id for one in demonstrated(recipe_in(folder, f"sft.num_tasks={num}"))] for num in (2, 9)
+        num: [one.id for one in demonstrated(resolved(recipe_in(folder, f"sft.num_tasks={num}")))]
+        for num in (2, 9)
     }
     assert learned == {2: ["t0", "t3"], 9: ["t0", "t1", "t2", "t3", "t4", "t5"]}
 
@@ -69,17 +71,17 @@ async def test_demonstrations_that_all_fail_are_nothing_to_learn_from(folder: Pa
     with pytest.raises(
         ValueError, match="none of the 1 demonstrations earned its outcome: answered, without"
     ):
-        await warm_up(recipe_in(folder), tmp_path / "warm")
+        await warm_up(resolved(recipe_in(folder)), tmp_path / "warm")
     save([task("bare")], folder / "train.jsonl")
     with pytest.raises(ValueError, match=r"no task of .*train.jsonl has a demonstration"):
-        await warm_up(recipe_in(folder), tmp_path / "warm")
+        await warm_up(resolved(recipe_in(folder)), tmp_path / "warm")
     assert not (tmp_path / "warm").exists()
 
 
 async def test_a_missing_device_is_reported_before_anything_is_played(folder: Path, tmp_path: Path) -> None:
     write_servers(folder, notebook={"command": "no-such-command"})
     with pytest.raises(ValueError, match=r"model\.device is 'mps', and torch finds none"):
-        await warm_up(recipe_in(folder, "model.device=mps"), tmp_path / "warm")
+        await warm_up(resolved(recipe_in(folder, "model.device=mps")), tmp_path / "warm")
 
 
 def test_the_command_says_what_it_learned_and_dropped(folder: Path) -> None:
@@ -89,7 +91,7 @@ def test_the_command_says_what_it_learned_and_dropped(folder: Path) -> None:
     ran = turnwise(*args, *several, cwd=folder)
     assert ran.code == 0, ran
     assert one_line(ran.err) == (
-        "sft is done by one process, which holds the whole model; left out: "
+        "one process does this, with the whole model; left out: "
         "hardware.num_processes = 4, hardware.strategy = 'fsdp2'"
     )
     assert "dropped wrong: answered, without success" in ran.out
@@ -114,7 +116,7 @@ async def test_learning_ends_when_probe_episodes_show_that_it_is_taught(folder: 
         "rollout.tokens_per_turn=64",
     )
     recipe = recipe_in(folder, *QUICK, *quick, "rollout.tokens_per_turn=64")
-    warm = await warm_up(recipe, tmp_path / "warm", on_note=notes.append)
+    warm = await warm_up(resolved(recipe), tmp_path / "warm", on_note=notes.append)
     last = warm.probes[-1]
     assert len(warm.steps) == last.num_steps < 90
     assert last.num_demonstrations == warm.num_taken == len(warm.steps)

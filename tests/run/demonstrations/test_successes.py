@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.rollout.stage import small_chat, task
+from tests.setup.resolved import resolved
 from tests.shown import recipe_in, sound_setup
 from tests.test_cli import one_line, turnwise
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
@@ -127,9 +128,10 @@ def test_a_run_of_other_token_ids_or_without_successes_is_refused(tmp_path: Path
 
 async def test_successes_are_learned_without_playing_anything(tmp_path: Path) -> None:
     folder = sound_setup(tmp_path)
+    unplayed = resolved(recipe_in(folder, *QUICK))
     (folder / "mcp.json").unlink()
     run = write_run(tmp_path / "run", [episode("a"), episode("a", number=1), episode("b", "no")])
-    warm = await warm_up(recipe_in(folder, *QUICK), tmp_path / "warm", run=run)
+    warm = await warm_up(unplayed, tmp_path / "warm", source=run)
     assert warm.num_lessons == 1
     assert warm.steps[-1].loss < warm.steps[0].loss / 3
     kept = json.loads((tmp_path / "warm" / METRICS).read_text())["from"]

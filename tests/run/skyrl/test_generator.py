@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.setup.resolved import resolved
+
 pytest.importorskip("skyrl", reason="SkyRL is not installed: run `make test-skyrl`")
 
 import numpy as np
@@ -46,7 +48,7 @@ def tasks_of(recipe: Recipe) -> tuple[Task, ...]:
 
 
 async def own_groups(recipe: Recipe, tasks: tuple[Task, ...], seed: int) -> list[Group]:
-    async with open_workbench(recipe, tasks) as bench:
+    async with open_workbench(resolved(recipe, train=tasks), tasks) as bench:
         collector = bench.collector(seed=seed)
         async with collector.collecting(tasks, len(tasks)) as groups:
             played = [group async for group in groups]

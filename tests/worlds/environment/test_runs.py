@@ -11,6 +11,7 @@ import pytest
 import turnwise as tw
 from tests.models.chat.tokenizers import qwen3
 from tests.run.test_playing import completion
+from tests.setup.resolved import agent, resolved
 from tests.test_cli import turnwise
 from tests.worlds.environment.stage import PROMPT, task
 from tests.worlds.market.provider import LoopbackProvider
@@ -21,7 +22,7 @@ from turnwise.dashboard.views.token_texts import Pieces
 from turnwise.rollout.measure.report import read_report
 from turnwise.rollout.store import read_episodes
 from turnwise.run.demonstrations.warm_up import warm_up
-from turnwise.run.playing import evaluate_recipe
+from turnwise.run.playing import evaluate_agent
 from turnwise.tasks.load import save
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "text_game.py"
@@ -97,7 +98,7 @@ def test_a_run_is_resumed_and_evaluated_with_the_class(
     options: dict[str, Any] = {"samples": 1, "quiet": True, "out": tmp_path / "other.json"}
     other = tw.evaluate(longer, game.tasks()[:2], environment=Silent, **options)
     assert {one.trajectory.task.prompt[0].content for one in other.episodes()} == {"Say a number."}
-    with pytest.raises(ValueError, match="no tasks: give `tasks`"):
+    with pytest.raises(ValueError, match="generates no test tasks: give `tasks`"):
         longer.evaluate(environment=Silent)
 
 
@@ -121,11 +122,11 @@ def test_the_pages_of_a_run_show_what_the_environment_said_and_scored(run: tw.Ru
 def test_successes_in_an_environment_are_learned_from_and_demonstrations_are_refused(
     run: tw.Run, tmp_path: Path
 ) -> None:
-    warm = asyncio.run(warm_up(run.recipe, tmp_path / "warm", run=run.path))
+    warm = asyncio.run(warm_up(resolved(run.recipe), tmp_path / "warm", source=run.path))
     assert warm.num_lessons > 0
     words = r"'python:GuessTheNumber': demonstrations cannot be played in an environment; learn .* --from RUN"
     with pytest.raises(ValueError, match=words):
-        asyncio.run(warm_up(run.recipe, tmp_path / "other"))
+        asyncio.run(warm_up(resolved(run.recipe), tmp_path / "other"))
 
 
 RECIPE = """
@@ -210,9 +211,8 @@ async def test_an_endpoint_plays_in_an_environment(tmp_path: Path, monkeypatch: 
     )
     with LoopbackProvider() as provider:
         provider.play("chat/completions", *(completion(content=guess) for guess in ("1", "5", "3")))
-        report, _ = await evaluate_recipe(
-            recipe,
-            [task(3)],
+        report, _ = await evaluate_agent(
+            agent(recipe, [task(3)]),
             out=tmp_path / "eval.json",
             num_samples=1,
             temperature=0.0,

@@ -18,7 +18,9 @@ from turnwise.setup.memory import (
     plan_for_recipe,
     step_sizes_line,
 )
+from turnwise.setup.request import RunRequest
 from turnwise.setup.requirements import task_problems
+from turnwise.setup.resolve import resolve
 from turnwise.setup.servers import servers_of
 from turnwise.system.terminal import counted
 from turnwise.tasks.load import load
@@ -75,7 +77,7 @@ def _warm_start(recipe: Recipe) -> DryRun:
     if not recipe.run.warm_start:
         return DryRun((), ())
     try:
-        num_lessons = len(demonstrated(recipe))
+        num_lessons = len(demonstrated(resolve(RunRequest(recipe), recipe, ("train",))))
         check_sft_limits(recipe)
     except ValueError as error:
         return DryRun((), (f"run.warm_start: {error}",))

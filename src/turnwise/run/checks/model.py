@@ -14,7 +14,6 @@ from turnwise.rollout.collector import CollectionFailed
 from turnwise.run.checks.findings import FIRST_EPISODES, ROLLOUT, Finding, FindingLevel
 from turnwise.run.checks.memory_table import verdict
 from turnwise.run.checks.servers import Reached
-from turnwise.run.demonstrations.lessons import demonstrating
 from turnwise.run.health.first_episodes import examine_first
 from turnwise.setup.bench import (
     load_model,
@@ -25,7 +24,10 @@ from turnwise.setup.bench import (
     used_servers,
 )
 from turnwise.setup.memory import UnsupportedArchitecture, advice, plan_for_recipe
+from turnwise.setup.request import RunRequest
 from turnwise.setup.requirements import prompt_problems, task_problems
+from turnwise.setup.resolve import resolve
+from turnwise.setup.resolved_run import ResolvedRun
 from turnwise.setup.servers import ReadyServers
 from turnwise.tasks.load import PlacedTask, read
 from turnwise.tasks.selection import across_families
@@ -204,7 +206,8 @@ async def check_rollout(recipe: Recipe, task: Task) -> Finding:
     is_shown = bool(task.demonstration)
     advice = "see docs/troubleshooting.md"
     try:
-        trajectory = await _play(demonstrating(recipe) if is_shown else recipe, task)
+        run = resolve(RunRequest(recipe), recipe)
+        trajectory = await _play(run.demonstrated() if is_shown else run, task)
     except (ValueError, LookupError, RuntimeError, CollectionFailed) as error:
         return Finding(ROLLOUT, FindingLevel.BAD, f"task {task.id!r}: {error}", advice)
     if isinstance(trajectory, str):
@@ -224,15 +227,17 @@ async def check_rollout(recipe: Recipe, task: Task) -> Finding:
     return Finding(ROLLOUT, FindingLevel.GOOD, detail)
 
 
-async def _play(recipe: Recipe, task: Task) -> Trajectory | str:
+async def _play(run: ResolvedRun, task: Task) -> Trajectory | str:
     """Return the episode, or why it was lost to infrastructure."""
-    groups, failure = await _play_groups(recipe, [task], group_size=1)
+    groups, failure = await _play_groups(run, [task], group_size=1)
     return groups[0].trajectories[0] if groups else failure
 
 
-async def _play_groups(recipe: Recipe, tasks: Sequence[Task], *, group_size: int) -> tuple[list[Group], str]:
+async def _play_groups(
+    run: ResolvedRun, tasks: Sequence[Task], *, group_size: int
+) -> tuple[list[Group], str]:
     """Play tasks as a run would; also returns the last failure of the infrastructure."""
-    async with open_workbench(recipe, tasks) as bench:
+    async with open_workbench(run, tasks) as bench:
         collector = bench.collector(group_size=group_size)
         async with collector.collecting(tasks, len(tasks)) as groups:
             found = [group async for group in groups]
@@ -250,7 +255,8 @@ async def check_first_episodes(recipe: Recipe, tools: Sequence[Tool], recipe_nam
             update={"engine": recipe.engine.model_copy(update={"kind": "transformers"})}
         )
     try:
-        groups, failure = await _play_groups(recipe, tasks, group_size=_NUM_MEMBERS)
+        run = resolve(RunRequest(recipe), recipe)
+        groups, failure = await _play_groups(run, tasks, group_size=_NUM_MEMBERS)
     except (ValueError, LookupError, CollectionFailed) as error:
         return Finding(FIRST_EPISODES, FindingLevel.BAD, str(error), "see docs/troubleshooting.md")
     first = examine_first(

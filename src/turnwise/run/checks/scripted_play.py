@@ -3,26 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from turnwise.config import Recipe
 from turnwise.engines import engine_class
 from turnwise.rollout.store import StoredEpisode
 from turnwise.setup.bench import open_workbench
 from turnwise.setup.requirements import require_playable
-from turnwise.system.python_functions import NOTHING_GIVEN, Given
+from turnwise.setup.resolved_run import ResolvedRun
 from turnwise.types import Task, ToolCall
 
 Reply = str | Sequence[ToolCall]
 """What the model says in a turn: a text, or calls."""
 
 
-async def play_replies(
-    recipe: Recipe, task: Task, replies: Sequence[Reply], *, given: Given = NOTHING_GIVEN
-) -> StoredEpisode:
+async def play_replies(run: ResolvedRun, task: Task, replies: Sequence[Reply]) -> StoredEpisode:
     """Play the task by the rules of an evaluation; without an end before, it ends after the last reply."""
     if not replies:
         raise ValueError("replies: give at least one")
+    run.announce()
     task = replace(task, max_turns=min(task.turn_limit, len(replies)))
-    async with open_workbench(recipe, (task,), with_engine=False, given=given) as bench:
+    async with open_workbench(run, (task,), with_engine=False) as bench:
         require_playable(bench, (task,))
         chat = bench.chat
         turns = [chat.say(reply) if isinstance(reply, str) else chat.say("", reply) for reply in replies]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from turnwise.config import Recipe
 from turnwise.mcp.calls.results import Sanitiser, cut
 from turnwise.models.chat import RenderedChat
 from turnwise.rewards import succeeded
@@ -91,7 +90,7 @@ def is_complete(task: Task) -> bool:
 async def verified_lessons(collector: Collector, tasks: Sequence[Task]) -> Verified:
     """Play every demonstration with its real tools and keep those that succeed.
 
-    The collector is a `demonstrator`, or comes from a `demonstrating` recipe with groups of one. The samples
+    The collector is a `demonstrator`, or comes from a `demonstrated` run with groups of one. The samples
     contain the servers' current results, not the recorded ones.
     """
     shown = [task for task in tasks if task.demonstration]
@@ -116,15 +115,5 @@ async def verified_lessons(collector: Collector, tasks: Sequence[Task]) -> Verif
 def demonstrator(bench: Workbench, tasks: Sequence[Task]) -> Collector:
     """Return a collector that plays these demonstrations with the bench's tools, in groups of one."""
     engine = scripted_engine(bench.chat, tasks, bench.pool.tools)
-    playing = replace(bench, recipe=demonstrating(bench.recipe), engine=engine, user_model=DemonstratedUser())
+    playing = replace(bench, run=bench.run.demonstrated(), engine=engine, user_model=DemonstratedUser())
     return playing.collector(group_size=1)
-
-
-def demonstrating(recipe: Recipe) -> Recipe:
-    """Return the recipe with its model replaced by the tasks' own demonstrations."""
-    return recipe.model_copy(
-        update={
-            "engine": recipe.engine.model_copy(update={"kind": "scripted"}),
-            "rollout": recipe.rollout.model_copy(update={"lockstep": False, "max_repeats": 0}),
-        }
-    )

@@ -15,8 +15,8 @@ from turnwise.run.demonstrations.rescue_samples import Rescues, can_rescue, play
 from turnwise.run.demonstrations.warm_probes import publish, rest
 from turnwise.setup.bench import Workbench, remote_engine
 from turnwise.setup.requirements import require_playable
+from turnwise.setup.resolved_run import ResolvedRun
 from turnwise.system.terminal import counted, open_console
-from turnwise.tasks.load import load
 from turnwise.tasks.selection import across_families
 from turnwise.training.packing.samples import Sample
 from turnwise.training.policy.policy import Policy
@@ -73,8 +73,8 @@ async def rescue(
     on_note: Callable[[str], None],
 ) -> list[RescueRound]:
     """Run the rounds of rescues; `learned`: the tasks whose demonstrations were gathered."""
-    rounds, recipe = [], bench.recipe
-    for number, tasks in enumerate(_tasks_of_rounds(recipe, learned, gathered.dropped)):
+    rounds = []
+    for number, tasks in enumerate(_tasks_of_rounds(bench.run, learned, gathered.dropped)):
         rescues, plain = await _play_round(policy, bench, tasks, number)
         on_note(f"rescues: {rescues}; {counted(len(plain), 'plain demonstration')} learned with them")
         both = [*rescues.lessons, *plain]
@@ -85,22 +85,22 @@ async def rescue(
 
 
 def _tasks_of_rounds(
-    recipe: Recipe, learned: Sequence[Task], dropped: Collection[str]
+    run: ResolvedRun, learned: Sequence[Task], dropped: Collection[str]
 ) -> Iterator[tuple[Task, ...]]:
     """Yield the tasks of each round: those that were not learned or played yet, then learned ones.
 
     `dropped`: ids of tasks whose demonstrations were found to fail.
     """
     ids = {task.id for task in learned}
-    file = recipe.tasks.require_train()
-    tasks = [task for task in load(file) if can_rescue(task) and task.id not in dropped]
+    sft = run.recipe.sft
+    tasks = [task for task in run.tasks_of("train") if can_rescue(task) and task.id not in dropped]
     fresh = [task for task in tasks if task.id not in ids]
     known = [task for task in tasks if task.id in ids]
-    for _ in range(recipe.sft.rescue_rounds):
-        chosen = across_families(fresh, recipe.sft.rescue_tasks)
+    for _ in range(sft.rescue_rounds):
+        chosen = across_families(fresh, sft.rescue_tasks)
         played = {task.id for task in chosen}
         fresh = [task for task in fresh if task.id not in played]
-        yield (*chosen, *across_families(known, recipe.sft.rescue_tasks - len(chosen)))
+        yield (*chosen, *across_families(known, sft.rescue_tasks - len(chosen)))
 
 
 async def _play_round(

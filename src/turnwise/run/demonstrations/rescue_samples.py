@@ -14,8 +14,8 @@ from turnwise.rewards import reached_goal, succeeded
 from turnwise.rollout.collector import CollectionFailed, Collector
 from turnwise.rollout.players.policy import play
 from turnwise.rollout.takeover import find_takeover
-from turnwise.run.demonstrations.lessons import demonstrating, is_complete
-from turnwise.setup.bench import Workbench, limits_of, plan_of, rules_of
+from turnwise.run.demonstrations.lessons import is_complete
+from turnwise.setup.bench import Workbench
 from turnwise.system.terminal import counted
 from turnwise.training.packing.samples import Sample, samples_of
 from turnwise.types import DemoTurn, Group, ModelUser, Reward, Sampling, Task, Trajectory, Turn, joined
@@ -151,7 +151,7 @@ async def _attempted(bench: Workbench, attempts: Mapping[str, _Attempt]) -> list
 
 def _rescuer(bench: Workbench, attempts: Mapping[str, _Attempt]) -> Collector:
     """A collector that plays these attempts, by task id."""
-    recipe, chat = demonstrating(bench.recipe), bench.chat
+    run, chat = bench.run.demonstrated(), bench.chat
 
     async def play_one(
         task: Task, toolbox: Toolbox, episode_id: str, seed: int, lost: Sequence[Trajectory]
@@ -165,11 +165,11 @@ def _rescuer(bench: Workbench, attempts: Mapping[str, _Attempt]) -> Collector:
             toolbox,
             episode_id=episode_id,
             seed=seed,
-            limits=limits_of(recipe),
+            limits=run.limits(),
             sampling=Sampling(),
             given=[turn.completion.token_ids for turn in attempt.kept],
-            rules=rules_of(recipe),
+            rules=run.rules(),
             lost=lost,
         )
 
-    return Collector(play_one, bench.lease, bench.rewards, plan_of(recipe, 1), bench.slots.pace())
+    return Collector(play_one, bench.lease, bench.rewards, run.collection(1), bench.slots.pace())

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from itertools import chain
 from statistics import fmean
 
-from turnwise.config import Recipe
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import step_seed
 from turnwise.run.demonstrations.rescue_samples import can_rescue
@@ -53,8 +52,8 @@ class WarmProbes:
 
 async def publish(bench: Workbench, policy: Policy, version: int) -> None:
     """Publish the policy's weights to the bench's engine."""
-    recipe: Recipe = bench.recipe
-    await bench.engine.publish(policy.adapter() if recipe.publishes_adapters else policy.weights(), version)
+    weights = policy.adapter() if bench.recipe.publishes_adapters else policy.weights()
+    await bench.engine.publish(weights, version)
 
 
 async def rest(bench: Workbench) -> None:

@@ -4,12 +4,11 @@ import gc
 
 import torch
 
-from turnwise.config import Recipe, override_recipe
 from turnwise.records.folder import RunFolder
 from turnwise.run.demonstrations.sft_progress import SftProgress
 from turnwise.run.demonstrations.warm_up import WarmStart, warm_up
 from turnwise.run.screen.screen import Screen
-from turnwise.system.python_functions import Given
+from turnwise.setup.resolved_run import ResolvedRun
 from turnwise.system.stopping import Stopping
 from turnwise.system.terminal import counted
 from turnwise.training.update.sft import SftPart
@@ -22,10 +21,10 @@ class WarmStartStopped(Exception):
         super().__init__(f"{stopping.why}, in the warm start: nothing of it is saved, it begins again")
 
 
-async def with_warm_start(
-    recipe: Recipe, folder: RunFolder, screen: Screen, stopping: Stopping, given: Given
-) -> Recipe:
-    """Return the recipe of the warmed-up model, which is learned now unless the run has it already.
+async def warm_started(
+    run: ResolvedRun, folder: RunFolder, screen: Screen, stopping: Stopping
+) -> ResolvedRun:
+    """Return the run with the warmed-up model, which is learned now unless the run has it already.
 
     The run's folder keeps the model, and its stored recipe names it: a resumed run and an export read it.
     """
@@ -34,12 +33,11 @@ async def with_warm_start(
         screen.say("warm start: learning from the demonstrations of tasks.train")
         progress = SftProgress(screen.say, "warm start, step")
         learning = warm_up(
-            recipe,
+            run,
             model,
             on_step=progress.step,
             on_part=lambda part: _follow(part, progress, stopping),
             on_note=screen.say,
-            given=given,
         )
         warm = await stopping.unless_asked(
             learning, lambda why: screen.say(f"{why}: ending the warm start", "yellow")
@@ -52,8 +50,8 @@ async def with_warm_start(
         torch.cuda.empty_cache()  # a no-op without CUDA; an engine in another process needs the memory
     else:
         screen.say(f"the warm start is done: going on from {model}")
-    warmed = override_recipe(recipe, {"model.path": str(model.resolve())})
-    folder.change_recipe(warmed)
+    warmed = run.changed({"model.path": str(model.resolve())})
+    folder.change_recipe(warmed.recipe)
     return warmed
 
 

@@ -13,13 +13,7 @@ from turnwise.config.episodes import WARM_START_FIGURES
 from turnwise.models.chat import load_tokenizer, open_chat
 from turnwise.models.quantised import twin
 from turnwise.rollout.live_panel import shown
-from turnwise.run.demonstrations.lessons import (
-    Verified,
-    demonstrating,
-    demonstrator,
-    lessons_of,
-    verified_lessons,
-)
+from turnwise.run.demonstrations.lessons import Verified, demonstrator, lessons_of, verified_lessons
 from turnwise.run.demonstrations.rescue_round import RescueRound, prepare_engine, rescue
 from turnwise.run.demonstrations.successes import Successes, successes_of
 from turnwise.run.demonstrations.warm_learning import WarmLearning
@@ -28,11 +22,10 @@ from turnwise.run.health.readiness import Probe
 from turnwise.setup.bench import Workbench, chat_of, load_model, open_workbench
 from turnwise.setup.memory import UnsupportedArchitecture, check_sft_limits, find_sizes, memory_for
 from turnwise.setup.requirements import require_playable
+from turnwise.setup.resolved_run import ResolvedRun
 from turnwise.system.files.atomic_write import write_json
 from turnwise.system.files.free_path import require_free
-from turnwise.system.python_functions import NOTHING_GIVEN, Given
 from turnwise.system.terminal import open_console
-from turnwise.tasks.load import load
 from turnwise.tasks.selection import across_families
 from turnwise.training.policy.call_tokens import choose_call_tokens
 from turnwise.training.policy.model_folder import save_adapter, save_merged
@@ -71,65 +64,65 @@ class WarmStart:
 
 
 async def warm_up(
-    recipe: Recipe,
+    run: ResolvedRun,
     out: Path,
     *,
-    run: Path | None = None,
+    source: Path | None = None,
     is_verified: bool = True,
     is_adapter: bool = False,
     on_step: Callable[[SftStep], None] = lambda step: None,
     on_part: Callable[[SftPart], None] = lambda part: None,
     on_note: Callable[[str], None] = lambda note: None,
     is_partial_kept: bool = False,
-    given: Given = NOTHING_GIVEN,
 ) -> WarmStart:
     """Learn from the demonstrations of tasks.train, or from a run's successes; ValueError for user mistakes.
 
-    `run` is the folder of that run; nothing is played then. If `is_verified`, each demonstration is first
+    `source` is the folder of that run; nothing is played then. If `is_verified`, each demonstration is first
     played with its real tools and dropped if it fails, and rounds of rescues follow; else its recorded
     results are used unchecked. If the work is cancelled while it learns and `is_partial_kept`, the model is
-    written as it is after that step. `given`: functions that the recipe names and that cannot be imported.
+    written as it is after that step.
     """
+    recipe = run.recipe
     require_free(out)
     if is_adapter and recipe.policy.tuning == "full":  # before hours of learning, not after
         raise ValueError("policy.tuning is 'full': every parameter is trained, there is no adapter")
-    if recipe.environment and run is None:
+    if recipe.environment and source is None:
         raise ValueError(
             f"environment is {recipe.environment!r}: demonstrations cannot be played in an environment; "
             "learn from the successes of a run in it (turnwise sft --from RUN)"
         )
     recipe = _sized(recipe)
+    run = replace(run, recipe=recipe)
     check_sft_limits(recipe)
-    successes = None if run is None else _successes(recipe, run)
+    successes = None if source is None else _successes(recipe, source)
     async with contextlib.AsyncExitStack() as exits:
         bench, base = None, None
-        if run is None and is_verified and _plays(recipe):
+        if source is None and is_verified and _plays(recipe):
             base = _shared_base(recipe)
-            bench = await _open_player(recipe, exits, base, given)
+            bench = await _open_player(run, exits, base)
         if successes is not None:
             gathered = Verified(successes.samples, {})
         else:
-            gathered = await _verified(recipe, bench, given, is_verified=is_verified)
+            gathered = await _verified(run, bench, is_verified=is_verified)
         model = load_model(recipe.model) if base is None else twin(base)
         choice = choose_call_tokens(recipe, model, chat_of(recipe))
         if choice.note:
             on_note(choice.note)
         if bench is not None:
-            bench = replace(bench, recipe=choice.recipe)
+            bench = replace(bench, run=replace(run, recipe=choice.recipe))
             await _wait_started(bench)
         policy = Policy(model, choice.recipe.policy, device=recipe.model.device, seed=recipe.seed)
         if bench is not None and isinstance(bench.engine, SleepingEngine):
             await publish(bench, policy, 0)
             await rest(bench)
-        probes = _probes(bench, policy, recipe)
+        probes = _probes(bench, policy)
         learning = WarmLearning(policy, recipe, on_step, on_part)
         rounds: Sequence[RescueRound] = ()
         was_cancelled = False
         try:
             steps = await learning.learn_until_taught(gathered.lessons, probes, on_note)
             if bench is not None:
-                learned, learn = demonstrated(recipe), learning.learn
-                rounds = await rescue(policy, bench, learned, gathered, learn, on_note)
+                rounds = await rescue(policy, bench, demonstrated(run), gathered, learning.learn, on_note)
         except asyncio.CancelledError:
             if not is_partial_kept or not learning.steps:
                 raise
@@ -150,7 +143,7 @@ async def warm_up(
         "ended": warm.why,
         "num_own_tokens": sum(sample.num_own_tokens for sample in gathered.lessons),
         "dropped": dict(gathered.dropped),
-        **({} if successes is None else {"from": {"run": str(run), **successes.counts()}}),
+        **({} if successes is None else {"from": {"run": str(source), **successes.counts()}}),
         "probes": [asdict(probe) for probe in warm.probes],
         "steps": [asdict(step) for step in warm.steps],
         "rescues": [one.figures() for one in rounds],
@@ -177,13 +170,10 @@ def _shared_base(recipe: Recipe) -> Any:
     return load_model(recipe.model) if is_shared else None
 
 
-async def _open_player(
-    recipe: Recipe, exits: contextlib.AsyncExitStack, base: Any, given: Given
-) -> Workbench:
+async def _open_player(run: ResolvedRun, exits: contextlib.AsyncExitStack, base: Any) -> Workbench:
     """Open the workbench of probes and rescues; its engine starts while demonstrations are verified."""
-    await prepare_engine(recipe)
-    opening = open_workbench(recipe, load(recipe.tasks.require_train()), model=base, given=given)
-    bench = await exits.enter_async_context(opening)
+    await prepare_engine(run.recipe)
+    bench = await exits.enter_async_context(open_workbench(run, run.tasks_of("train"), model=base))
     if isinstance(bench.engine, StartingEngine):
         bench.engine.begin_start()
     return bench
@@ -195,10 +185,10 @@ async def _wait_started(bench: Workbench) -> None:
         await bench.engine.wait_started()
 
 
-def _probes(bench: Workbench | None, policy: Policy, recipe: Recipe) -> WarmProbes | None:
-    if bench is None or not recipe.sft.until_taught:
+def _probes(bench: Workbench | None, policy: Policy) -> WarmProbes | None:
+    if bench is None or not bench.recipe.sft.until_taught:
         return None
-    return WarmProbes(bench, policy, load(recipe.tasks.require_train()), demonstrated(recipe))
+    return WarmProbes(bench, policy, bench.run.tasks_of("train"), demonstrated(bench.run))
 
 
 def _plays(recipe: Recipe) -> bool:
@@ -218,50 +208,53 @@ def _sized(recipe: Recipe) -> Recipe:
         return recipe
 
 
-def _successes(recipe: Recipe, run: Path) -> Successes:
+def _successes(recipe: Recipe, source: Path) -> Successes:
     tokenizer = open_chat(load_tokenizer(recipe.model.path)).tokenizer_json
-    return successes_of(run, tokenizer)
+    return successes_of(source, tokenizer)
 
 
-async def _verified(recipe: Recipe, bench: Workbench | None, given: Given, *, is_verified: bool) -> Verified:
-    tasks = demonstrated(recipe)
+async def _verified(run: ResolvedRun, bench: Workbench | None, *, is_verified: bool) -> Verified:
+    tasks = demonstrated(run)
     if not is_verified:
-        _require_results(recipe, tasks)
-    gathered = await _gather(recipe, tasks, bench, given, is_verified=is_verified)
+        _require_results(run, tasks)
+    gathered = await _gather(run, tasks, bench, is_verified=is_verified)
     if not gathered.lessons:
         reasons = ", ".join(sorted(set(gathered.dropped.values())))
         raise ValueError(f"none of the {len(tasks)} demonstrations earned its outcome: {reasons}")
     return gathered
 
 
-def demonstrated(recipe: Recipe) -> list[Task]:
+def demonstrated(run: ResolvedRun) -> list[Task]:
     """Return the tasks of tasks.train whose demonstrations are learned. ValueError if none has one."""
-    file = recipe.tasks.require_train()
-    tasks = [task for task in load(file) if task.demonstration]
+    tasks = [task for task in run.tasks_of("train") if task.demonstration]
     if not tasks:
-        raise ValueError(f"tasks.train: no task of {file} has a demonstration to learn from")
-    return list(across_families(tasks, recipe.sft.num_tasks))
+        raise ValueError(f"tasks.train: no task{_of_file(run)} has a demonstration to learn from")
+    return list(across_families(tasks, run.recipe.sft.num_tasks))
 
 
-def _require_results(recipe: Recipe, tasks: Sequence[Task]) -> None:
+def _require_results(run: ResolvedRun, tasks: Sequence[Task]) -> None:
     """Raise ValueError if a demonstration has no results, with the command that fills them in."""
     num_lacking = sum(task.lacks_results for task in tasks)
     if num_lacking:
-        file = recipe.tasks.require_train()
+        file = run.recipe.tasks.train or Path("tasks.jsonl")
         raise ValueError(
-            f"--no-verify: {num_lacking} of {len(tasks)} demonstrations of {file} have no results; "
+            f"--no-verify: {num_lacking} of {len(tasks)} demonstrations{_of_file(run)} have no results; "
             f"`turnwise tasks check {file} --fill filled{file.suffix}` makes their calls and writes them. "
             "Without --no-verify the calls are made now"
         )
 
 
+def _of_file(run: ResolvedRun) -> str:
+    file = run.recipe.tasks.train
+    return "" if file is None else f" of {file}"
+
+
 async def _gather(
-    recipe: Recipe, tasks: Sequence[Task], bench: Workbench | None, given: Given, *, is_verified: bool
+    run: ResolvedRun, tasks: Sequence[Task], bench: Workbench | None, *, is_verified: bool
 ) -> Verified:
     async with contextlib.AsyncExitStack() as exits:
         if bench is None:
-            opening = open_workbench(demonstrating(recipe), tasks, given=given)
-            bench = await exits.enter_async_context(opening)
+            bench = await exits.enter_async_context(open_workbench(run.demonstrated(), tasks))
         if not is_verified:
             return Verified(lessons_of(bench, tasks), {})
         require_playable(bench, tasks)

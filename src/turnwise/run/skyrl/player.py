@@ -16,7 +16,9 @@ from turnwise.rollout import collector as rollout
 from turnwise.rollout.collector import CollectionFailed, Collector, Slots
 from turnwise.rollout.players.policy import play
 from turnwise.run.skyrl.engine import SessionEngine
-from turnwise.setup.bench import Workbench, limits_of, open_workbench, plan_of, rules_of
+from turnwise.setup.bench import Workbench, open_workbench
+from turnwise.setup.request import RunRequest
+from turnwise.setup.resolve import resolve
 from turnwise.types import Group, Sampling, Stop, Task, Trajectory
 from turnwise.types.protocols import Toolbox
 
@@ -70,7 +72,6 @@ class Player:
     def __init__(
         self, recipe: Recipe, client: "InferenceEngineInterface", model: str, num_workers: int = 1
     ) -> None:
-        self._recipe = recipe
         self._client = client
         self._model = model
         self._numbers = itertools.count()
@@ -82,7 +83,7 @@ class Player:
         bench = await self._servers.bench()
         # the same task may be played twice at the same time, once as the spare of another task
         number = next(self._numbers)
-        plan = plan_of(self._recipe, order.group_size, order.seed)
+        plan = bench.run.collection(order.group_size, order.seed)
         collector = Collector(
             self._playing(bench, order, number), _leasing(bench, number), bench.rewards, plan, self._pace
         )
@@ -102,7 +103,7 @@ class Player:
         await self._servers.close()
 
     def _playing(self, bench: Workbench, order: Order, number: int) -> rollout.Player:
-        limits = limits_of(self._recipe)
+        limits = bench.run.limits()
         sampling = Sampling(temperature=order.temperature, top_p=order.top_p)
 
         async def play_one(
@@ -125,7 +126,7 @@ class Player:
                     limits=limits,
                     sampling=sampling,
                     user_model=bench.user_model,
-                    rules=rules_of(self._recipe, is_evaluation=order.is_evaluation),
+                    rules=bench.run.rules(is_evaluation=order.is_evaluation),
                     lost=lost,
                 )
             finally:
@@ -155,7 +156,8 @@ class RecipeServers:
 
     async def _hold(self, ready: "asyncio.Future[Workbench]") -> None:
         try:
-            opening = open_workbench(self._recipe, with_engine=False, num_workers=self._num_workers)
+            run = resolve(RunRequest(self._recipe), self._recipe)
+            opening = open_workbench(run, with_engine=False, num_workers=self._num_workers)
             async with opening as bench:
                 ready.set_result(bench)
                 await self._closing.wait()

@@ -2,7 +2,7 @@
 
 import logging
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,21 @@ logger = logging.getLogger(__name__)
 
 _HARMLESS_VARIABLES = {"TURNWISE_WORLD_SEED", *(access.key_variable for access in ACCESS.values())}
 """Variables that our own servers may be given. Addresses are not allowed: a key would be sent there."""
+
+Consent = Callable[[str], None]
+"""Asks the user this question; ValueError if they refuse, or if nobody can be asked."""
+
+
+def require_consent(
+    run: Path, recipe: Recipe, changed: Recipe, overridden: Sequence[str], consent: Consent
+) -> None:
+    """Ask the user if the run was made elsewhere and would start what they have not agreed to.
+
+    `changed` is the run's recipe with the `overridden` keys changed. The agreement is remembered.
+    """
+    if named := not_agreed_to(recipe, changed, overridden):
+        consent(consent_question(run, named))
+        remember_agreed(named)
 
 
 def not_agreed_to(recipe: Recipe, changed: Recipe, overridden: Sequence[str]) -> tuple[Named, ...]:
