@@ -28,7 +28,7 @@ MAX_LINES = {
     "tasks": 3260,
     "training": 6900,
     "types": 1150,
-    "worlds": 9700,
+    "worlds": 9050,
 }
 """Lines of Python of each package. A change that needs more raises the number in a commit that says why."""
 
@@ -50,6 +50,11 @@ LONGER_FILES = {
     "run/training_run.py": 550,
 }
 """Files that had more lines when the limit was set."""
+
+MAX_FUNCTION_LINES = 40
+
+MAX_LONG_FUNCTIONS = 40
+"""The number of functions that are longer."""
 
 MAX_RECIPE_FUNCTIONS = 186
 """Functions outside `config` that take a whole recipe: who gets a part of it cannot depend on the rest."""
@@ -102,6 +107,17 @@ def test_files_stay_short() -> None:
         for path in SOURCE.rglob("*.py")
     }
     assert list(faults(sizes, LONGER_FILES, MAX_FILE_LINES)) == []
+
+
+def test_few_functions_are_long() -> None:
+    longer = [
+        f"{module.name}.{node.name}"
+        for module in read_modules(SOURCE).values()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (node.end_lineno or 0) - node.lineno + 1 > MAX_FUNCTION_LINES
+    ]
+    assert len(longer) <= MAX_LONG_FUNCTIONS, longer
 
 
 def test_few_functions_see_a_whole_recipe() -> None:

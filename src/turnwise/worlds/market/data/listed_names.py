@@ -1,10 +1,12 @@
-"""Find real listings by what somebody typed: a search query, or a question that names them."""
+"""Find companies and real listings by what somebody typed: a search query, or a question that names them."""
 
 import functools
 import re
 
+from turnwise.worlds.market.data.companies import Company
 from turnwise.worlds.market.data.listings import Listing, Listings
-from turnwise.worlds.market.data.names import MAX_TYPED, fit
+from turnwise.worlds.market.data.market import Market
+from turnwise.worlds.market.data.names import MAX_TYPED, alike, fit, fitting
 from turnwise.worlds.market.data.tables import words
 
 PLAIN_WORDS = frozenset(words("plain_words"))
@@ -20,14 +22,27 @@ NUM_NAMED = 6
 """The most listings that are recognised in one question."""
 
 
+def find_companies(market: Market, text: str, *, least: int = 1) -> list[Company]:
+    """Return the invented companies that match; if there are none, matching listings and then guesses.
+
+    A listing's full name ranks above invented companies that are only spelt alike: "Tesla" is not a misspelt
+    "Teskuvex". If any are spelt alike, other listings do not count. `least` is the lowest score of a listing.
+    """
+    if companies := fitting(market.companies(), text):
+        return companies
+    guesses = alike(market.companies(), text)
+    listed = search(market.listings, text, least=EXACT if guesses else least)
+    return [*(listing.company for listing in listed), *guesses]
+
+
 def search(listings: Listings, text: str, *, least: int = 1) -> list[Listing]:
     """Return listings with a matching symbol or name, best first; `least=EXACT` accepts full names only."""
     typed = _plain(text[:MAX_TYPED])
     exact = listings.find(text.strip().lstrip("$").upper())
     scored = [(7 if listing is exact else _score(listing, typed), listing) for listing in listings.all()]
-    fitting = [pair for pair in scored if pair[0] >= least]
+    matching = [pair for pair in scored if pair[0] >= least]
     # Python's sort is stable: equal scores keep the order of the tables, the best known first.
-    return [listing for _, listing in sorted(fitting, key=lambda pair: -pair[0])]
+    return [listing for _, listing in sorted(matching, key=lambda pair: -pair[0])]
 
 
 def named_in(listings: Listings, text: str) -> list[Listing]:

@@ -4,8 +4,7 @@ from datetime import date, datetime
 
 from turnwise.mcp.serve import ToolError
 from turnwise.worlds.market.data.companies import Company
-from turnwise.worlds.market.data.company_search import find_companies
-from turnwise.worlds.market.data.listed_names import EXACT
+from turnwise.worlds.market.data.listed_names import EXACT, find_companies
 from turnwise.worlds.market.data.market import Market
 from turnwise.worlds.market.data.names import nearest, normal_symbol
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from turnwise.mcp.serve import ToolError
-from turnwise.worlds.market.data.company_search import find_companies
+from turnwise.worlds.market.data.listed_names import find_companies
 from turnwise.worlds.market.data.market import Quote
 from turnwise.worlds.market.data.sessions import CLOSE
 from turnwise.worlds.market.data.statements import IncomeStatement
