@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import shutil
+import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,30 @@ async def test_another_process_reads_the_tensors_of_a_block() -> None:
     assert not Path(path).parent.exists()
     expected = {name: tensor.double().sum().item() for name, tensor in weights.items()}
     assert json.loads(read) == pytest.approx(expected)
+    block.close()
+
+
+async def test_a_block_is_offered_however_long_the_temporary_folders_name_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("folder-of-a-cluster" * 10)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    block = lay_out({"matrix": torch.ones(5, 3)})
+    assert torch.equal((await read_here(block))["matrix"], torch.ones(5, 3))
+    block.close()
+
+
+async def test_many_readers_of_a_block_come_at_once_and_one_of_them_ends_early() -> None:
+    """As the ranks of a tensor-parallel engine do."""
+    block = lay_out({"matrix": torch.arange(15.0).view(5, 3)})
+    async with block.offered() as path:
+        with socket.socket(socket.AF_UNIX) as early:
+            early.connect(path)
+        read = await asyncio.gather(
+            *(asyncio.to_thread(lambda: dict(read_block(path, block.table))) for _ in range(8))
+        )
+    assert all(torch.equal(tensors["matrix"], torch.arange(15.0).view(5, 3)) for tensors in read)
     block.close()
 
 

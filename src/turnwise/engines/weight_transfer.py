@@ -55,8 +55,10 @@ class Block:
         loop = asyncio.get_running_loop()
         with tempfile.TemporaryDirectory(prefix="turnwise-") as folder, _unix_socket() as listener:
             path = f"{folder}/weights"
-            listener.bind(path)
+            with _short(path) as address:
+                listener.bind(address)
             listener.listen()
+            listener.setblocking(False)
             loop.add_reader(listener, self._hand_out, listener)
             try:
                 yield path
@@ -64,7 +66,8 @@ class Block:
                 loop.remove_reader(listener)
 
     def _hand_out(self, listener: socket.socket) -> None:
-        with listener.accept()[0] as reader, contextlib.suppress(ConnectionError):  # it may have ended
+        lost = contextlib.suppress(BlockingIOError, ConnectionError)  # a reader may end early
+        with lost, listener.accept()[0] as reader:
             socket.send_fds(reader, [b"."], [self._file])
 
     def holds(self, weights: Mapping[str, Any]) -> bool:
@@ -132,8 +135,8 @@ class PinnedBlocks:
 @contextlib.contextmanager
 def _received(path: str) -> Iterator[int]:
     """A descriptor of the memory that is offered at a path."""
-    with _unix_socket() as connection:
-        connection.connect(path)
+    with _unix_socket() as connection, _short(path) as address:
+        connection.connect(address)
         _, [file], _, _ = socket.recv_fds(connection, 1, 1)
     try:
         yield file
@@ -143,6 +146,17 @@ def _received(path: str) -> Iterator[int]:
 
 def _unix_socket() -> socket.socket:
     return socket.socket(socket.AF_UNIX)
+
+
+@contextlib.contextmanager
+def _short(path: str) -> Iterator[str]:
+    """A name of a socket within the 107 bytes that its address has room for, however long its path is."""
+    folder, name = os.path.split(path)
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
 
 
 def _views(memory: mmap.mmap, table: Table) -> Iterator[tuple[str, torch.Tensor]]:
