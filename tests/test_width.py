@@ -28,7 +28,7 @@ MAX_LINES = {
     "tasks": 3260,
     "training": 6900,
     "types": 1150,
-    "worlds": 9050,
+    "worlds": 10_100,
 }
 """Lines of Python of each package. A change that needs more raises the number in a commit that says why."""
 

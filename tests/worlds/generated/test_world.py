@@ -84,7 +84,7 @@ async def test_an_episode_sees_its_own_changes_only() -> None:
 
 
 async def test_equal_tool_names_of_two_worlds_do_not_collide() -> None:
-    pairs = {}
+    pairs: dict[str, list[World]] = {}
     for world in WORLDS:
         for tool in world.tools:
             pairs.setdefault(tool.name, []).append(world)

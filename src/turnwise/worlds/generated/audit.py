@@ -1,6 +1,7 @@
 """The audit of a task: each name, id, number and code was said or shown before, or follows from what was."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -75,11 +76,7 @@ class _Known:
         self._numbers.update(_numbers(text))
 
     def has(self, value: Any) -> bool:
-        return self._is_stated(value) or any(
-            each.value == value or str(each.value) == str(value)
-            for each in self._derived
-            if self._follows(each)
-        )
+        return self._is_stated(value) or self._is_derived(value, len(self._derived))
 
     def _is_stated(self, value: Any) -> bool:
         if isinstance(value, int | float):
@@ -87,17 +84,33 @@ class _Known:
         words = re.escape(str(value).casefold())
         return re.search(rf"(?<![a-z0-9]){words}(?![a-z0-9])", self._text) is not None
 
-    def _follows(self, each: Derived) -> bool:
-        """Return whether the value is what its inputs give, all of them known."""
-        if not all(map(self._is_stated, each.inputs)):
+    def _is_derived(self, value: Any, num_before: int) -> bool:
+        """Return whether one of the first derivations gives the value."""
+        return any(
+            _is_same(each.value, value) and self._follows(each, place)
+            for place, each in enumerate(self._derived[:num_before])
+        )
+
+    def _follows(self, each: Derived, place: int) -> bool:
+        """Return whether the value is what its inputs give, all of them stated or derived before."""
+        if not all(self._is_stated(one) or self._is_derived(one, place) for one in each.inputs):
             return False
         computed: dict[str, Callable[[Sequence[Any]], float]] = {
             "count": len,
             "sum": sum,
+            "product": math.prod,
             "difference": lambda inputs: inputs[0] - inputs[1],
             "next": lambda inputs: inputs[0] + 1,
         }
-        return abs(computed[each.how](each.inputs) - float(each.value)) < 1e-6
+        return abs(computed[each.how](each.inputs) - float(each.value)) < 0.006
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether both say the same; a text may spell a number out."""
+    try:
+        return float(one) == float(other)
+    except (TypeError, ValueError):
+        return str(one) == str(other)
 
 
 def _numbers(text: str) -> Iterable[float]:

@@ -67,7 +67,7 @@ def _setting(field: Field, *, is_required: bool = True) -> Param:
 
 def _thing_changes(stream: Stream, thing: Entity) -> Iterator[Operation]:
     """Yield one tool that changes any field, or one for each field."""
-    fields = [field for field in thing.fields if field.name not in ("id", "name", "added", "rating")]
+    fields = [field for field in thing.fields if field.name not in ("id", "name", "arrival_date", "rating")]
     fields.sort(key=lambda field: field.kind not in (Kind.ENUM, Kind.NUMBER, Kind.BOOLEAN))
     if stream.unit() < 0.4:
         params = (_ref(thing), *(_setting(field, is_required=False) for field in fields))

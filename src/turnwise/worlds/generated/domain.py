@@ -80,7 +80,7 @@ class Domain:
 
 _POSITIVE = (("available", "unavailable"), ("insured", "not insured"), ("featured", "not featured"))
 _NEGATIVE = (("out_of_service", "in service"), ("blocked", "not blocked"), ("hidden", "visible"))
-_PERSON_FLAGS = (("newsletter", "no newsletter"), ("opted_out", "not opted out"), ("suspended", "active"))
+_PERSON_FLAGS = (("subscribed", "not subscribed"), ("opted_out", "not opted out"), ("suspended", "active"))
 _TIERS = (("bronze", "silver", "gold"), ("basic", "plus", "premium"), ("A", "B", "C"))
 
 
@@ -91,7 +91,7 @@ def draw_domain(stream: Stream, number: int) -> Domain:
         needs_session=stream.unit() < 0.4,
         needs_verification=stream.unit() < 0.4,
         max_open=stream.integer(2, 4),
-        is_forward_only=stream.unit() < 0.8,
+        is_forward_only=stream.unit() < 0.9,
         has_lines=stream.unit() < 0.4,
     )
     drawn = (
@@ -122,7 +122,7 @@ def _place(stream: Stream, theme: Theme) -> Entity:
             Field("city", Kind.TEXT, is_listed=stream.unit() < 0.5),
             Field("country", Kind.TEXT),
             Field("country_code", Kind.TEXT),
-            *_some(stream, (Field("capacity", Kind.INTEGER), Field("opened", Kind.DATE)), 0.7),
+            *_some(stream, (Field("capacity", Kind.INTEGER), Field("opening_date", Kind.DATE)), 0.7),
         ),
     )
 
@@ -131,7 +131,7 @@ def _thing(stream: Stream, theme: Theme) -> Entity:
     optional = (
         Field("stock", Kind.INTEGER, is_listed=stream.unit() < 0.5),
         Field("rating", Kind.NUMBER),
-        Field("added", Kind.DATE),
+        Field("arrival_date", Kind.DATE),
     )
     return Entity(
         "thing",
@@ -161,7 +161,7 @@ def _person(stream: Stream, theme: Theme, rules: Rules) -> Entity:
             *_some(stream, (Field("tier", Kind.ENUM, stream.pick(_TIERS), is_listed=True),), 0.6),
             _flag(stream, _PERSON_FLAGS),
             *(verified if rules.needs_verification else ()),
-            Field("since", Kind.DATE),
+            Field("joining_date", Kind.DATE),
             Field("address", Kind.OBJECT),
         ),
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from turnwise.tasks.load import save
 from turnwise.tasks.selection import SPLITS
 from turnwise.types import Task
+from turnwise.worlds.generated.coverage import coverage, coverage_text
 from turnwise.worlds.generated.making import make_all
 from turnwise.worlds.generated.world import world_name
 
@@ -58,7 +59,8 @@ def write_worlds(
     names = [f"{split}.jsonl" for split in tasks]
     lines = "\n".join(f'{split} = "{split}.jsonl"' for split in tasks)
     recipe = _RECIPE.format(num=num, folder=folder, files=lines, tokens=_EPISODE_TOKENS)
-    texts = {"mcp.json": mcp_text(num, seed), "recipe.toml": recipe}
+    table = coverage_text(coverage(task for of_split in tasks.values() for task in of_split))
+    texts = {"mcp.json": mcp_text(num, seed), "recipe.toml": recipe, "coverage.md": table}
     for name, text in texts.items():
         (folder / name).write_text(text, "utf-8")
     return WorldsFolder(tuple(folder / name for name in (*texts, *names)), tasks)
@@ -68,7 +70,7 @@ def tasks_of_worlds(
     num: int, seed: int, on_progress: Callable[[int], None] = lambda _: None
 ) -> dict[str, tuple[Task, ...]]:
     """Return the tasks of worlds 0 to `num` - 1 by split; a split without tasks is left out."""
-    made = [each.task for each in make_all(seed, num, on_progress)]
+    made = make_all(seed, num, on_progress)
     by_split = {split: tuple(task for task in made if task.split == split) for split in SPLITS}
     return {split: tasks for split, tasks in by_split.items() if tasks}
 

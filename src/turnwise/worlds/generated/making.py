@@ -1,16 +1,20 @@
 """Make the tasks of a world: rehearsed, proven on the served world by `tasks/proof`, and audited."""
 
 import asyncio
+import json
 import logging
-import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from turnwise.mcp.pool import Pool
 from turnwise.rewards.outcome import is_success
 from turnwise.tasks.proof.verification import Rejected, TaskDraft, verified
+from turnwise.tasks.rows import row_of, task_of
 from turnwise.types import Task
 from turnwise.worlds.generated.audit import violations
 from turnwise.worlds.generated.plans.kinds import KINDS, TaskKind
@@ -52,28 +56,42 @@ def split_of_world(number: int) -> str:
     return "test" if place % 7 == 3 else "validation" if place % 11 == 5 else "train"
 
 
-def make_all(
-    seed: int, num: int, on_progress: Callable[[int], None] = lambda _: None
-) -> tuple[MadeTask, ...]:
+def make_all(seed: int, num: int, on_progress: Callable[[int], None] = lambda _: None) -> tuple[Task, ...]:
     """Return the tasks of worlds 0 to `num` - 1, made by as many processes as there are cores."""
-    numbers = [(seed, number) for number in range(num)]
     num_workers = min(os.cpu_count() or 1, num)
     if num <= _FEW_WORLDS or num_workers == 1:
-        return tuple(_collected(map(_make_one, numbers), on_progress))
-    # Not forked: the threads of this process, torch's for example, would be missing in the workers.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num_workers, mp_context=context) as workers:
-        return tuple(_collected(workers.map(_make_one, numbers, chunksize=4), on_progress))
+        worlds = [_rows(seed, number, on_progress) for number in range(num)]
+    else:
+        worlds = _rows_of_workers(seed, num, num_workers, on_progress)
+    return tuple(task_of(row) for rows in worlds for row in rows)
 
 
-def _collected(made: Iterable[list[MadeTask]], on_progress: Callable[[int], None]) -> Iterator[MadeTask]:
-    for done, tasks in enumerate(made, 1):
-        on_progress(done)
-        yield from tasks
+def _rows(seed: int, number: int, on_progress: Callable[[int], None]) -> list[dict[str, Any]]:
+    rows = [row_of(made.task) for made in make_tasks(seed, number)]
+    on_progress(number + 1)
+    return rows
 
 
-def _make_one(world: tuple[int, int]) -> list[MadeTask]:
-    return make_tasks(*world)
+def _rows_of_workers(
+    seed: int, num: int, num_workers: int, on_progress: Callable[[int], None]
+) -> list[list[dict[str, Any]]]:
+    """Return the rows of each world; the processes run this module, never the program that called."""
+    by_number: dict[int, list[dict[str, Any]]] = {}
+
+    def read(first: int) -> None:
+        numbers = range(first, num, num_workers)
+        command = [sys.executable, "-m", __name__, str(seed), *map(str, numbers)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+            assert worker.stdout is not None
+            for number, line in zip(numbers, worker.stdout, strict=False):
+                by_number[number] = json.loads(line)
+                on_progress(len(by_number))
+        if worker.returncode:
+            raise RuntimeError(f"a process that makes worlds ended with exit code {worker.returncode}")
+
+    with ThreadPoolExecutor(num_workers) as threads:
+        list(threads.map(read, range(num_workers)))
+    return [by_number[number] for number in range(num)]
 
 
 def make_tasks(seed: int, number: int, count: int = TASKS_PER_WORLD) -> list[MadeTask]:
@@ -127,3 +145,9 @@ def drafts_of(world: World, kind: TaskKind, split: str, draw: int) -> list[TaskP
         draft = rehearsal.draft(f"{world.name}-{family}-{draw}", family, split)
         drafts.append(TaskPlan(draft, tuple(rehearsal.derived)))
     return drafts
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[2:]:
+        made_rows = [row_of(made.task) for made in make_tasks(int(sys.argv[1]), int(argument))]
+        print(json.dumps(made_rows), flush=True)

@@ -26,7 +26,7 @@ class Derived:
 
     value: Any
     how: str
-    """count, sum, difference, product or date."""
+    """count, sum, difference, product or next."""
     inputs: tuple[Any, ...]
 
 
