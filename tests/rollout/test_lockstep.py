@@ -10,6 +10,7 @@ import pytest
 from tests.mcp.leaks import nothing_leaks
 from tests.rollout.collection import collect
 from tests.rollout.stage import call, gathered, leasing, notebook, script, scripted, small_chat, task, tasks
+from tests.setup.resolved import resolved
 from turnwise.config import Recipe
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
@@ -164,7 +165,7 @@ async def test_fewer_processes_than_episodes_is_slower_but_no_deadlock() -> None
         await pool.connect()
         assert pool.max_leases == 2
         engine = Watched(scripted(CHAT, pool, TASKS[:2], turns))
-        bench = Workbench(recipe, engine, CHAT, pool, rewards, Slots(8))
+        bench = Workbench(resolved(recipe, train=TASKS), engine, CHAT, pool, rewards, Slots(8))
         # Two at once, like a validation during the next step: they run one after the other.
         both = [gathered(bench.collector(seed=seed), TASKS[:2], 2) for seed in (1, 2)]
         assert [len(groups) for groups in await asyncio.gather(*both)] == [2, 2]

@@ -235,10 +235,6 @@ UNSOUND: dict[str, tuple[dict[str, Family], str]] = {
         with_last(CONVERSATION_FAMILIES["same_figure"], required_tools=()),
         "a shortcut earns it: everything with the first message",
     ),
-    "both answers are equal": (
-        with_last(CONVERSATION_FAMILIES["later_tool"], conclude=lambda _: said("unavailable"), known=None),
-        "a shortcut earns it: answered before it was asked",
-    ),
     "the tool is not offered": (
         with_last(CONVERSATION_FAMILIES["later_tool"], tools=None),
         "fmp_get_quote is needed and not offered",

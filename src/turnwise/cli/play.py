@@ -35,10 +35,11 @@ def rollout(
     request = requested(recipe, overrides, changes=_changes(script, "train", tasks))
     if out.exists():
         print(f"{out} is there already: these trajectories are appended to it", file=sys.stderr)
+    settings = request.read(None)  # before torch is loaded, so that a mistake is told at once
     from turnwise.run.playing import play_groups
     from turnwise.setup.resolve import resolve_alone
 
-    run = resolve_alone(request, request.read(None), ("train",))
+    run = resolve_alone(request, settings, ("train",))
     run_async(play_groups(run, num_tasks=groups, out=out, num_shown=show))
 
 

@@ -107,7 +107,9 @@ def serve(
         int, typer.Option(help="Port to listen on, with --http; 0 picks a free one.", min=0, max=65535)
     ] = 8000,
 ) -> None:
-    """Run one of the five servers or a generated one, over stdio or HTTP.
+    """Serve one of the five servers, or a generated one, to any client.
+
+    Over stdio, or with --http over HTTP.
 
     If other machines can reach it (--host), clients must send the token in TURNWISE_SERVE_TOKEN.
 

@@ -12,7 +12,7 @@ def worlds(
     num: Annotated[int, typer.Option(min=1, help="How many servers.")] = 250,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same files.")] = 0,
 ) -> None:
-    """Make MCP servers of many domains and styles from a seed, with verified tasks.
+    """Make MCP servers and verified tasks from a seed.
 
     Writes mcp.json, tasks by split and a recipe. The domains of the splits differ. The plan of
     every task is run twice.

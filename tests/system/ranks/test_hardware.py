@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 
 from turnwise.cli import app
 from turnwise.config import Recipe, parse_settings, read_recipe
+from turnwise.setup.request import RunRequest
+from turnwise.setup.resolve import resolve_alone
 from turnwise.training.sharding.strategies import STRATEGIES
 
 TWO = {"num_processes": 2}
@@ -70,7 +72,7 @@ def test_every_strategy_of_the_recipe_is_implemented() -> None:
 @pytest.mark.parametrize(
     "command", [["sft", "--out", "warm"], ["eval"], ["rollout"]], ids=lambda command: command[0]
 )
-def test_single_process_commands_are_rejected_under_a_launcher_and_else_name_the_ignored_keys(
+def test_single_process_commands_are_rejected_under_a_launcher(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -82,6 +84,10 @@ def test_single_process_commands_are_rejected_under_a_launcher_and_else_name_the
     assert f"{name} is done by one process: start it without torchrun" in result.stderr
     result = CliRunner().invoke(app, [name, "recipe.toml", *options])
     assert result.exit_code == 2
-    first, last = result.stderr.splitlines()
-    assert first.endswith("which holds the whole model; left out: hardware.num_processes = 2")
-    assert "tasks" in last
+    assert "tasks" in result.stderr
+
+
+def test_what_one_process_leaves_out_is_said() -> None:
+    recipe = read_recipe(None, {"hardware.num_processes": 2})
+    [note] = resolve_alone(RunRequest(recipe), recipe).notes
+    assert note.endswith("with the whole model; left out: hardware.num_processes = 2")
