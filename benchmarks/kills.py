@@ -39,7 +39,7 @@ IMPORTED = (
     "peft",
     "transformers.models.qwen3.modeling_qwen3",
     "transformers.models.auto.modeling_auto",
-    "turnwise.run.training_run",
+    "turnwise.run.start_up",
     "turnwise.run.loop",
 )
 """Modules of a training run, imported once before the forks."""

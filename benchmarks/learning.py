@@ -45,7 +45,8 @@ from turnwise.rollout.measure.summary import rates_by_task, summarise
 from turnwise.run.demonstrations.warm_start import warm_started
 from turnwise.run.loop import train
 from turnwise.run.screen.screen import Screen
-from turnwise.run.training_run import TrainingRun, open_run, splits_of
+from turnwise.run.start_up import open_run
+from turnwise.run.training_run import TrainingRun
 from turnwise.system.stopping import Stopping
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update.trainer import StepResult, Trainer
@@ -132,11 +133,11 @@ async def learn(variant: str, seed: int, arguments: argparse.Namespace) -> Resul
     if variant == "learning rate 0":
         options.append("optimizer.learning_rate=0.0")
     recipe = read_recipe(arguments.recipe, parse_settings([f"seed={seed}", *options, *arguments.overrides]))
-    screen = Screen(Console(stderr=True, emoji=False), recipe)
+    screen = Screen(Console(stderr=True, emoji=False), recipe.run)
     started = time.perf_counter()
     name = f"{variant.replace(' ', '-')}-{seed}"
     with RunFolder.create(arguments.out, name, recipe) as run_folder:
-        resolved = resolve(RunRequest(recipe), recipe, splits_of(recipe))
+        resolved = resolve(RunRequest(recipe), recipe, recipe.played_splits)
         if recipe.run.warm_start:
             resolved = await warm_started(resolved, run_folder, screen, Stopping())
         async with open_run(resolved, run_folder, screen) as opened:

@@ -38,7 +38,8 @@ from rich.table import Table
 
 from turnwise.config import Recipe
 from turnwise.mcp.calls.results import Sanitiser
-from turnwise.rollout.collector import CollectionPlan, Collector, Progress
+from turnwise.rollout.collection_counts import Progress
+from turnwise.rollout.collector import CollectionPlan, Collector
 from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.rollout.users.user_samplers import EndpointSampler, EngineSampler
 from turnwise.setup.bench import Workbench, chat_of, open_workbench, transformers_engine
@@ -270,7 +271,7 @@ async def collect(bench: Workbench, tasks: Sequence[Task], num_groups: int, faul
 
 @contextlib.asynccontextmanager
 async def _user(recipe: Recipe, faults: Faults) -> AsyncIterator[CountedUser]:
-    chat, engine = chat_of(recipe), transformers_engine(recipe)
+    chat, engine = chat_of(recipe.model), transformers_engine(recipe.model, recipe.sizes)
     try:
         with UserEndpoint(EngineSampler(engine, chat, "embedded", is_exact=True), faults) as endpoint:
             sampler = EndpointSampler(EndpointAccount(endpoint.url, "embedded"), PATIENCE)

@@ -12,27 +12,27 @@ ROOT = SOURCE.parents[1]
 
 MAX_LINES = {
     "api": 800,
-    "cli": 2780,
+    "cli": 2760,
     "config": 1900,
-    "dashboard": 4250,
-    "engines": 3550,
+    "dashboard": 4255,
+    "engines": 3545,
     "explore": 15_900,
-    "mcp": 5830,
-    "models": 2150,
+    "mcp": 5840,
+    "models": 2110,
     "records": 2610,
     "rewards": 1550,
-    "rollout": 3250,
-    "run": 7550,
+    "rollout": 3230,
+    "run": 7570,
     "setup": 2920,
-    "system": 5000,
-    "tasks": 3260,
+    "system": 4980,
+    "tasks": 3240,
     "training": 6900,
     "types": 1150,
     "worlds": 10_100,
 }
 """Lines of Python of each package. A change that needs more raises the number in a commit that says why."""
 
-MAX_LINES_BESIDE = {"benchmarks": 12_000, "tests": 57_200}
+MAX_LINES_BESIDE = {"benchmarks": 10_730, "tests": 57_700}
 """The same for what is beside the package."""
 
 MAX_FILES = 20
@@ -43,20 +43,12 @@ LARGER_FOLDERS = {"cli": 26, "dashboard/page": 44, "explore": 71}
 
 MAX_FILE_LINES = 400
 
-LONGER_FILES = {
-    "dashboard/index/index.py": 440,
-    "mcp/session.py": 460,
-    "rollout/collector.py": 460,
-    "run/training_run.py": 550,
-}
-"""Files that had more lines when the limit was set."""
-
 MAX_FUNCTION_LINES = 40
 
 MAX_LONG_FUNCTIONS = 40
 """The number of functions that are longer."""
 
-MAX_RECIPE_FUNCTIONS = 188
+MAX_RECIPE_FUNCTIONS = 114
 """Functions outside `config` that take a whole recipe: who gets a part of it cannot depend on the rest."""
 
 
@@ -106,7 +98,7 @@ def test_files_stay_short() -> None:
         path.relative_to(SOURCE).as_posix(): len(path.read_bytes().splitlines())
         for path in SOURCE.rglob("*.py")
     }
-    assert list(faults(sizes, LONGER_FILES, MAX_FILE_LINES)) == []
+    assert list(faults(sizes, {}, MAX_FILE_LINES)) == []
 
 
 def test_few_functions_are_long() -> None:

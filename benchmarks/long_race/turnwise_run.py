@@ -19,7 +19,7 @@ from turnwise.records.folder import RunFolder
 from turnwise.run.health.health import Alarm
 from turnwise.run.loop import train
 from turnwise.run.screen.screen import Figures, Quiet
-from turnwise.run.training_run import open_run, splits_of
+from turnwise.run.start_up import open_run
 from turnwise.setup.request import RunRequest
 from turnwise.setup.resolve import resolve
 from turnwise.system.stopping import Stopping
@@ -140,7 +140,7 @@ async def main(mode: str) -> None:
     recipe = recipe_of(terms, mode)
     screen = Reporting(Console(stderr=True), recipe)
     with RunFolder.create(Path(terms.folder), "turnwise", recipe, is_dated=False) as folder:
-        async with open_run(resolve(RunRequest(recipe), recipe, splits_of(recipe)), folder, screen) as run:
+        async with open_run(resolve(RunRequest(recipe), recipe, recipe.played_splits), folder, screen) as run:
             found = json.loads(terms.script_file.read_text())["tasks"][0]
             prompt = (Message("user", found["prompt"]),)
             assert list(run.bench.chat.open(prompt, run.bench.pool.tools)) == found["ids"], "the same prompt"

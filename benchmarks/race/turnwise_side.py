@@ -16,11 +16,11 @@ from terms import Laps, Terms, peak_mib, read_terms, tell
 
 from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.records.folder import RunFolder
-from turnwise.rollout.collector import Progress
+from turnwise.rollout.collection_counts import Progress
 from turnwise.run.health.health import Alarm
 from turnwise.run.loop import train
 from turnwise.run.screen.screen import Figures, Quiet
-from turnwise.run.training_run import open_run, splits_of
+from turnwise.run.start_up import open_run
 from turnwise.setup.request import RunRequest
 from turnwise.setup.resolve import resolve
 from turnwise.system.stopping import Stopping
@@ -81,7 +81,7 @@ async def race(terms: Terms) -> None:
     recipe = recipe_of(terms)
     screen = Telling(recipe, terms)
     with RunFolder.create(Path(terms.folder), "turnwise", recipe, is_dated=False) as folder:
-        async with open_run(resolve(RunRequest(recipe), recipe, splits_of(recipe)), folder, screen) as run:
+        async with open_run(resolve(RunRequest(recipe), recipe, recipe.played_splits), folder, screen) as run:
             engine: Any = run.bench.engine
             complete = engine.complete
 

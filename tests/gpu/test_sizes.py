@@ -46,7 +46,7 @@ async def test_the_sizes_found_for_a_gpu_fit_into_it(tmp_path: Path) -> None:
     sampled, learning = new_model(), new_model()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    engine = transformers_engine(recipe, sampled)
+    engine = transformers_engine(recipe.model, recipe.sizes, sampled)
     num_cached = await fill(engine, recipe)
     assert num_cached > 0.5 * sizes.cache_tokens
     policy = Policy(learning, recipe.policy, device=DEVICE)

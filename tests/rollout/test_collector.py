@@ -15,7 +15,8 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.mcp.calls.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
-from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector, Free, Slots, member_seed
+from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector, member_seed
+from turnwise.rollout.pace import Free, Slots
 from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.types import Group, Reward, Stop, Task, Trajectory
 from turnwise.types.protocols import EngineDown, RewardDown

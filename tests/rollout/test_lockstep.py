@@ -14,8 +14,9 @@ from tests.setup.resolved import resolved
 from turnwise.config import Recipe
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
-from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector, Slots
+from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector
 from turnwise.rollout.lockstep import Lockstep
+from turnwise.rollout.pace import Slots
 from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.setup.bench import Workbench
 from turnwise.types import Stop, Task

@@ -39,7 +39,8 @@ from turnwise.models.device_memory import Memory
 from turnwise.records.folder import RunFolder
 from turnwise.run.loop import train
 from turnwise.run.screen.screen import Screen
-from turnwise.run.training_run import TrainingRun, open_run
+from turnwise.run.start_up import open_run
+from turnwise.run.training_run import TrainingRun
 from turnwise.setup.sizes import with_sizes
 from turnwise.system.stopping import Stopping
 
@@ -101,7 +102,7 @@ def hook_updates(run: TrainingRun, count_down: Callable[[], None]) -> None:
 
 
 def hook_saves(run: TrainingRun, num_steps: int, line: int) -> None:
-    hooked: Any = run
+    hooked: Any = run.checkpoints
     inner = hooked.save
 
     def traced(progress: Any) -> None:
@@ -124,7 +125,7 @@ async def play(root: Path, settings: dict[str, Any], tasks: Path, stage: str, nu
     where, *counts = stage.split(":")
     count_down = {where: killed_at(int(counts[0]))} if counts else {}
     with folder:
-        screen = Screen(Console(stderr=True), folder.recipe)
+        screen = Screen(Console(stderr=True), folder.recipe.run)
         sized = with_sizes(resolved(folder.recipe), Memory(MEMORY[min(number, 1)], MEMORY[min(number, 1)]))
         folder.change_recipe(sized.recipe)
         async with open_run(sized, folder, screen) as run:

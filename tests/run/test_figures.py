@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.rewards.test_conversations import HONEST, TASK, episode
-from turnwise.rollout.collector import Progress
+from turnwise.rollout.collection_counts import Progress
 from turnwise.rollout.measure.report import EvaluationReport
 from turnwise.rollout.measure.summary import record
 from turnwise.run.figures import evaluation_figures, rollout_figures

@@ -51,7 +51,7 @@ def test_a_run_that_went_well_logs_every_line_once_and_prints_what_was_asked_for
         "the held-out tasks, before: success",
         "step    1/2  success",
         "step    2/2  success",
-        "turnwise.run.training_run: saved a checkpoint after step 2",
+        "turnwise.run.checkpoints: saved a checkpoint after step 2",
         "the held-out tasks, after: success",
         "finished 2 steps in ",
     ):

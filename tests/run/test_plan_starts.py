@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.rollout.test_plan_starts import started, three_turns
 from tests.run.test_resume import COMMON, check_identical, episodes, play_unbroken_and_broken
 from tests.shown import recipe_in, sound_setup
-from turnwise.rollout.collector import Progress
+from turnwise.rollout.collection_counts import Progress
 from turnwise.rollout.store import read_episodes
 from turnwise.run.figures import rollout_figures
 from turnwise.types import Answer, DemoTurn, Reward, Task

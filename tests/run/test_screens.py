@@ -14,7 +14,7 @@ from rich.console import Console
 
 from tests.dashboard.recorded import HOSTILE
 from tests.run.stage import recipe, write_recipe
-from turnwise.rollout.collector import Progress
+from turnwise.rollout.collection_counts import Progress
 from turnwise.run.health.health import Alarm, AlarmLevel
 from turnwise.run.screen.panel import Panel, sparkline
 from turnwise.run.screen.screen import Json, Quiet, Screen, step_line
@@ -33,7 +33,7 @@ def drawn(panel: Panel) -> str:
 
 
 def new_panel(folder: Path) -> Panel:
-    return Panel(Console(file=StringIO(), width=110), recipe(folder, run={"num_steps": 4}))
+    return Panel(Console(file=StringIO(), width=110), recipe(folder, run={"num_steps": 4}).run)
 
 
 def test_the_panel_shows_progress_success_and_health(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_terminal_gets_the_panel_and_then_the_summary(tmp_path: Path) -> None:
 def test_a_metric_that_is_not_a_number_is_still_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Json(Console(), recipe(tmp_path)).learned(0, {"value/explained_variance": float("nan")}, [], "")
+    Json(Console(), recipe(tmp_path).run).learned(0, {"value/explained_variance": float("nan")}, [], "")
     [line] = capsys.readouterr().out.splitlines()
     assert "NaN" not in line
     assert json.loads(line)["figures"] == {"value/explained_variance": None}

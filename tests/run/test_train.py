@@ -26,7 +26,8 @@ from turnwise.rollout.collector import CollectionFailed
 from turnwise.rollout.store import read_episodes
 from turnwise.run.loop import RunEnd, train
 from turnwise.run.screen.screen import Screen
-from turnwise.run.training_run import TrainingRun, open_run
+from turnwise.run.start_up import open_run
+from turnwise.run.training_run import TrainingRun
 from turnwise.system.stopping import Stopping
 from turnwise.tasks.load import save
 from turnwise.training.packing.samples import Sample
@@ -51,7 +52,7 @@ def run_it(
             else RunFolder.create(root, name, settings, is_dated=False)
         )
         with opened as folder:
-            screen = Screen(Console(quiet=True), settings)
+            screen = Screen(Console(quiet=True), settings.run)
             async with nothing_leaks(), open_run(resolved(settings), folder, screen) as run:
                 if prepare is not None:
                     prepare(run)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from turnwise.config import Recipe
-from turnwise.run.training_run import splits_of
 from turnwise.setup.agent import Agent
 from turnwise.setup.request import RunRequest
 from turnwise.setup.resolve import resolve
@@ -15,7 +14,7 @@ from turnwise.types import Task
 def resolved(recipe: Recipe, **tasks: Sequence[Task]) -> ResolvedRun:
     """The run with these tasks by split, or with those of the files that training reads."""
     request = RunRequest(recipe, tasks={split: tuple(of_split) for split, of_split in tasks.items()})
-    return resolve(request, recipe, tuple(tasks) or splits_of(recipe))
+    return resolve(request, recipe, tuple(tasks) or recipe.played_splits)
 
 
 def agent(recipe: Recipe, test: Sequence[Task], model: Any = None) -> Agent:

@@ -164,16 +164,16 @@ def test_a_mark_is_of_the_very_module_that_was_used(place: Path, monkeypatch: py
         (place / folder).mkdir()
         (place / folder / "score_of.py").touch()
     monkeypatch.syspath_prepend(place / "mine")
-    run_marks.remember_made(recipe)
-    assert run_marks.is_made_here(recipe)
+    run_marks.remember_made(run_marks.sources_of(recipe))
+    assert run_marks.is_made_here(run_marks.sources_of(recipe))
     monkeypatch.syspath_prepend(place / "theirs")
-    assert not run_marks.is_made_here(recipe)
+    assert not run_marks.is_made_here(run_marks.sources_of(recipe))
 
 
 def test_marks_are_private_and_a_run_that_names_nothing_leaves_none(place: Path) -> None:
-    run_marks.remember_made(Recipe())
+    run_marks.remember_made(run_marks.sources_of(Recipe()))
     assert not (place / "state").exists()
-    run_marks.remember_made(Recipe.model_validate({"tools": {"mcp": "/x/mcp.json"}}))
+    run_marks.remember_made(run_marks.sources_of(Recipe.model_validate({"tools": {"mcp": "/x/mcp.json"}})))
     folder = place / "state" / "turnwise" / "trusted"
     assert folder.stat().st_mode & 0o777 == 0o700
     [mark] = folder.iterdir()

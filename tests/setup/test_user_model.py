@@ -82,7 +82,7 @@ async def test_a_key_that_is_needed_and_missing_is_asked_for(monkeypatch: pytest
 
 
 async def test_an_exact_reply_depends_on_nothing_but_request_and_seed(made: Recipe) -> None:
-    engine, chat = transformers_engine(made), small_chat()
+    engine, chat = transformers_engine(made.model, made.sizes), small_chat()
     try:
         exact = EngineSampler(engine, chat, "m", is_exact=True)
         alone = await exact.sample(MESSAGES, 3)

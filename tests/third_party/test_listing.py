@@ -74,4 +74,4 @@ async def test_both_protocol_eras_are_negotiated(tmp_path: Path, era: str) -> No
         _, cause = await session.call(tool, {}, episode="e", clock=BusyClock())
         assert cause is Cause.OK
         await session.close()
-    assert session.protocol_version == era
+    assert session.introduction.protocol_version == era

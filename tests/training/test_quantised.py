@@ -156,15 +156,15 @@ def test_without_the_library_a_recipe_becomes_lora_on_bf16_with_a_warning(
     wanted = read_recipe(None, {"model.quantisation": "nf4"})
     monkeypatch.setenv(DISABLED, "1")
     with caplog.at_level(logging.WARNING):
-        given = settled(wanted)
-    assert (given.model.quantisation, given.model.dtype, given.policy.tuning) == ("none", "bfloat16", "lora")
+        chosen = settled(wanted.model)
+    assert (chosen.quantisation, chosen.dtype, wanted.policy.tuning) == ("none", "bfloat16", "lora")
     assert [record.getMessage() for record in caplog.records] == [
         "DISABLE_BITSANDBYTES is set: LoRA on a bfloat16 base in the place of nf4"
     ]
     with pytest.raises(ValueError, match=r"model\.quantisation is 'nf4', and DISABLE_BITSANDBYTES is set"):
         load_model(wanted.model)
     plain = read_recipe(None, parse_settings([]))
-    assert settled(plain) is plain
+    assert settled(plain.model) is plain.model
 
 
 @pytest.mark.parametrize("value", ["", "0"])

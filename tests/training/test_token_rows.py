@@ -85,7 +85,7 @@ RECIPE = Recipe.model_validate(
 
 def unable_model() -> Any:
     """The embedded model with the rows of its call tokens replaced by that of an unused token."""
-    model, ids = load_model(RECIPE.model), chat_of(RECIPE).call_ids
+    model, ids = load_model(RECIPE.model), chat_of(RECIPE.model).call_ids
     with torch.no_grad():
         rows: Tensor = model.get_output_embeddings().weight
         unused = rows[rows.norm(dim=1).argmin()].clone()
@@ -94,13 +94,13 @@ def unable_model() -> Any:
 
 
 def call_sample() -> Sample:
-    own = chat_of(RECIPE).say("", [ToolCall("call_0", "tool", {"a": 1})])
+    own = chat_of(RECIPE.model).say("", [ToolCall("call_0", "tool", {"a": 1})])
     prompt = tuple(range(40, 60))
     return sample((GIVEN, prompt), (OWN, own))
 
 
 def test_a_trained_model_needs_no_rows_and_an_unable_one_gets_them() -> None:
-    chat = chat_of(RECIPE)
+    chat = chat_of(RECIPE.model)
     assert choose_call_tokens(RECIPE, load_model(RECIPE.model), chat).recipe.policy.lora_tokens is None
     model = unable_model()
     found = untrained_call_tokens(model, chat)
@@ -113,7 +113,7 @@ def test_a_trained_model_needs_no_rows_and_an_unable_one_gets_them() -> None:
 
 def test_rows_teach_a_call_that_adapters_alone_cannot() -> None:
     first = {}
-    for name, ids in {"adapters": (), "rows": chat_of(RECIPE).call_ids}.items():
+    for name, ids in {"adapters": (), "rows": chat_of(RECIPE.model).call_ids}.items():
         policy = Policy(unable_model(), PolicyConfig(lora_tokens=ids))
         fine_tune(policy, [call_sample()] * 4, RECIPE)
         with torch.no_grad():

@@ -38,7 +38,7 @@ HEAVY = (
     "transformers.models.qwen3.modeling_qwen3",
     "transformers.models.auto.modeling_auto",
     "turnwise.run.loop",
-    "turnwise.run.training_run",
+    "turnwise.run.start_up",
     "turnwise.cli.chat",
     "uvicorn",
 )

@@ -10,7 +10,7 @@ from typing import Literal
 from rich.console import Console
 
 from turnwise.config import Recipe
-from turnwise.rollout.collector import Progress
+from turnwise.rollout.collection_counts import Progress
 from turnwise.rollout.measure.report import (
     Comparison,
     EvaluationReport,

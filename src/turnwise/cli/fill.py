@@ -33,7 +33,7 @@ async def fill_file(
     if not num_lacking:
         print("every demonstration has its results")
         return []
-    async with Rewards(parts_of(recipe)) as rewards:
+    async with Rewards(parts_of(recipe.rewards)) as rewards:
         with Progress(transient=True) as bar:
             shown = bar.add_task("making calls")
             found = await fill_results(

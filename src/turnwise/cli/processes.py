@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from turnwise.cli.options import fail
 
 if TYPE_CHECKING:
-    from turnwise.config import Recipe
     from turnwise.system.ranks import Ranks
 
 
@@ -44,18 +43,17 @@ def _num_launched() -> int | None:
     return num_launched()
 
 
-def are_to_be_started(recipe: "Recipe") -> bool:
-    return recipe.hardware.num_processes > 1 and _num_launched() is None
+def are_to_be_started(count: int) -> bool:
+    return count > 1 and _num_launched() is None
 
 
-def start(recipe: "Recipe", command: Sequence[str]) -> int:
+def start(count: int, device: str, command: Sequence[str]) -> int:
     """Run turnwise's command in every process; return the exit code of the first that failed, else 0."""
     from turnwise.models.devices import choose_device
     from turnwise.system.ranks.launch import launch
 
-    count = recipe.hardware.num_processes
     try:
-        device = choose_device(recipe.model.device)
+        device = choose_device(device)
     except ValueError as error:
         fail(str(error))
     if device == "mps":
@@ -69,13 +67,12 @@ def start(recipe: "Recipe", command: Sequence[str]) -> int:
 
 
 @contextlib.contextmanager
-def joined(recipe: "Recipe") -> "Iterator[Ranks]":
+def joined(device: str, strategy: str) -> "Iterator[Ranks]":
     """Join the launched processes, or run alone, during the block; this process ends with its launcher."""
     from turnwise.system.ranks import Alone
     from turnwise.system.ranks.launch import watch_launcher
 
-    hardware = recipe.hardware
-    if _num_launched() is None and hardware.strategy == "data_parallel":
+    if _num_launched() is None and strategy == "data_parallel":
         yield Alone()
         return
     watch_launcher()
@@ -84,8 +81,8 @@ def joined(recipe: "Recipe") -> "Iterator[Ranks]":
     from turnwise.system.ranks import group
 
     try:
-        device = choose_device(recipe.model.device)
+        device = choose_device(device)
     except ValueError as error:
         fail(str(error))
-    with group.joined(device, is_sharded=hardware.strategy != "data_parallel") as ranks:
+    with group.joined(device, is_sharded=strategy != "data_parallel") as ranks:
         yield ranks

@@ -161,7 +161,7 @@ async def _find_problems(
         for error in (await pool.connect()).values():
             fail(str(error))
         placed = [item for file in files for item in read(file) if isinstance(item, PlacedTask)]
-        problems = check_files(files, pool.tools, why_unscorable_by(parts_of(settings)), servers.live)
+        problems = check_files(files, pool.tools, why_unscorable_by(parts_of(settings.rewards)), servers.live)
         if fill is not None and not problems:
             problems = await fill_file(placed, fill, pool, settings, servers)
         elif fill is None:

@@ -77,20 +77,24 @@ def train(
         return
     request = requested(recipe, overrides, run=resume)
     settings = request.read(consent(trust=trust))
-    if rank_processes.are_to_be_started(settings):
+    if rank_processes.are_to_be_started(settings.hardware.num_processes):
         shown = ["--quiet"] * quiet + ["--json"] * json
         # --trust: if the user had to be asked, this process has done it
         again = ["--resume", str(resume), "--trust", *["--from-start"] * from_start]
         source = [str(recipe)] if resume is None else again
         options = [word for override in overrides for word in ("--set", override)]
-        raise typer.Exit(rank_processes.start(settings, ["train", *source, *shown, *options]))
+        raise typer.Exit(
+            rank_processes.start(
+                settings.hardware.num_processes, settings.model.device, ["train", *source, *shown, *options]
+            )
+        )
 
     _begin_early(settings)  # before the imports that follow, which take seconds
     from turnwise.run.command import train_run
     from turnwise.run.screen.screen import Json, Quiet
 
     show = Json if json else Quiet if quiet else None
-    with rank_processes.joined(settings) as ranks:
+    with rank_processes.joined(settings.model.device, settings.hardware.strategy) as ranks:
         trained = run_async(train_run(request, settings, from_start=from_start, ranks=ranks, show=show))
     if not trained.is_finished:
         raise typer.Exit(3)

@@ -193,6 +193,13 @@ class Recipe(BaseModel):
         return self.model_copy(update={"run": run})
 
     @property
+    def played_splits(self) -> tuple[str, ...]:
+        """The splits whose tasks a training run plays."""
+        evaluation = self.evaluation
+        is_played = {"train": True, "validation": bool(evaluation.every), "test": evaluation.before_and_after}
+        return tuple(split for split, is_wanted in is_played.items() if is_wanted)
+
+    @property
     def lacks_sizes(self) -> bool:
         """Whether a memory plan has sizes to find."""
         has_cache = {

@@ -251,7 +251,7 @@ class Pool:
         except ConnectFailed as error:
             return error
         options = self._specs[name].options
-        tools = tuple(_tool_of(name, tool, self._sanitiser) for tool in session.tools)
+        tools = tuple(_tool_of(name, tool, self._sanitiser) for tool in session.introduction.tools)
         return tuple(tool for tool in tools if is_offered(tool, options.allow, options.deny))
 
     def _list(self, listed: Mapping[str, Sequence[Tool]]) -> None:

@@ -15,18 +15,15 @@ from mcp.server.lowlevel import Server
 from pydantic import ValidationError
 
 from turnwise.mcp.calls.results import render
-from turnwise.mcp.calls.schemas import Schema
 from turnwise.mcp.episode_meta import (
     BUG,
-    CONCURRENCY,
     DROP_METHOD,
     EPISODE_KEY,
-    EXTENSION,
     FAULT_KEY,
     INSTANCE_KEY,
-    STATELESS,
     UPSTREAM,
 )
+from turnwise.mcp.introduction import Introduction, introduce
 from turnwise.mcp.offerings import Offerings, read_offerings
 from turnwise.mcp.processes.launch import TOO_LARGE_CODE, UNREADABLE_CODE, Command, Vitals, stdio_transport
 from turnwise.mcp.processes.named_data import named_data
@@ -48,9 +45,6 @@ from turnwise.version import __version__
 
 logger = logging.getLogger(__name__)
 
-_MAX_PAGES = 100
-_MAX_TOOLS = 1_000
-"""No prompt holds more tools."""
 _CHECK_SECONDS = 3.0
 _LAST_WORDS_SECONDS = 3.0
 _CLIENT_INFO = wire.Implementation(name="turnwise", version=__version__)
@@ -123,15 +117,9 @@ class Session:
         self.directory = directory
         self._namespace = namespace
         self._clean = clean
-        self.tools: tuple[wire.Tool, ...] = ()
-        self._output_schemas: dict[str, Schema] = {}
-        self.is_keyed = False
-        """Whether the server keeps each episode's state apart, and drops it on request."""
-        self.is_stateless = False
-        """Whether the server promises to keep nothing from one call to the next."""
+        self.introduction = Introduction()
         self._slots = asyncio.Semaphore(spec.options.max_concurrency)
         """Limits the calls in flight at the server; the others wait here."""
-        self.protocol_version = ""
         self.missed_network = False
         """Whether it ended, and a process of its set tried to reach the network, which walls keep from it.
 
@@ -183,7 +171,8 @@ class Session:
                     self._lifetime(),
                     Client(self._transport(), client_info=_CLIENT_INFO, cache=None) as client,
                 ):
-                    await self._introduce(client)
+                    self.introduction = await introduce(client, self.spec, self._clean)
+                    self._slots = asyncio.Semaphore(self.introduction.max_concurrency)
                     deadline.reschedule(None)
                     await self._serve(client)
         except TimeoutError:
@@ -258,7 +247,8 @@ class Session:
             raise CallFailed(Cause.UPSTREAM, render(result))
         if meta.get(FAULT_KEY) == UPSTREAM:
             return result, Cause.UPSTREAM
-        self._check_output(tool, result)
+        if problem := self.introduction.output_problem(tool, result):
+            raise CallFailed(Cause.BAD_REPLY, problem)
         return result, Cause.TOOL_ERROR if result.is_error else Cause.OK
 
     async def offerings(self) -> Offerings:
@@ -286,7 +276,7 @@ class Session:
 
     def _meta(self, episode: str) -> wire.RequestParamsMeta | None:
         # The meta map is open: it may hold our keys as well as the protocol's.
-        return cast(wire.RequestParamsMeta, {EPISODE_KEY: episode}) if self.is_keyed else None
+        return cast(wire.RequestParamsMeta, {EPISODE_KEY: episode}) if self.introduction.is_keyed else None
 
     def _lifetime(self) -> contextlib.AbstractAsyncContextManager[None]:
         service = self.spec.service
@@ -305,34 +295,6 @@ class Session:
             )
         return stdio_transport(command_of(spec, self.directory, self._namespace), self._vitals)
 
-    async def _introduce(self, client: Client) -> None:
-        """Read the server's tools, protocol version, isolation promise and concurrency."""
-        tools: list[wire.Tool] = []
-        cursor: str | None = None
-        for _ in range(_MAX_PAGES):
-            page = await client.list_tools(cursor=cursor)
-            tools.extend(page.tools)
-            cursor = page.next_cursor
-            if cursor is None:
-                break
-        if len(tools) > _MAX_TOOLS:
-            logger.warning(
-                "server %s lists %s tools; the first %s are taken", self.spec.name, len(tools), _MAX_TOOLS
-            )
-        self.tools = tuple(tool for tool in tools[:_MAX_TOOLS] if self._can_call(tool))
-        self._output_schemas = {
-            tool.name: Schema(f"{self.spec.name}: {self._clean(tool.name)}", tool.output_schema)
-            for tool in self.tools
-            if tool.output_schema is not None
-        }
-        # The SDK's check of the output has no time limit; ours has a budget.
-        client.session.validate_tool_result = _accept  # type: ignore[method-assign]
-        self.protocol_version = client.protocol_version
-        promise = (client.server_capabilities.extensions or {}).get(EXTENSION)
-        self.is_stateless = promise is not None and STATELESS.items() <= promise.items()
-        self.is_keyed = promise is not None and not self.is_stateless
-        self._slots = asyncio.Semaphore(_concurrency(promise or {}, self.spec.options.max_concurrency))
-
     def _has_missed_network(self) -> bool:
         if self._namespace is None or self._namespace.has_network:
             return False
@@ -345,26 +307,6 @@ class Session:
         if instance != self._instance:
             self.abandon("was restarted: episode state was lost")
             raise CallFailed(Cause.CLOSED, describe(self.loss))
-
-    def _check_output(self, tool: str, result: wire.CallToolResult) -> None:
-        """Raise CallFailed if structured content is missing or breaks the tool's own output schema."""
-        schema = self._output_schemas.get(tool)
-        if schema is None or result.is_error:
-            return
-        if result.structured_content is None:
-            raise CallFailed(Cause.BAD_REPLY, "the tool has an output schema, and its result no structure")
-        error = schema.first_error(result.structured_content)
-        if error is not None:
-            message = f"the result breaks the tool's own output schema: {error.message[:200]}"
-            raise CallFailed(Cause.BAD_REPLY, message)
-
-    def _can_call(self, tool: wire.Tool) -> bool:
-        """Return False for a tool that runs only as a task: its server refuses plain calls like ours."""
-        if tool.execution is None or tool.execution.task_support != "required":
-            return True
-        name = self._clean(tool.name)
-        logger.warning("server %s: tool %s runs only as a task; it is left out", self.spec.name, name)
-        return False
 
     async def _serve(self, client: Client) -> None:
         self._client = client
@@ -425,16 +367,6 @@ def command_of(spec: ServerSpec, directory: Path | None, namespace: Namespace | 
         max_message_bytes=spec.options.max_message_bytes,
         namespace=namespace,
     )
-
-
-def _concurrency(promise: Mapping[str, Any], most: int) -> int:
-    """Return how many calls may be in flight: the number that the server advertises, at most `most`."""
-    said = promise.get(CONCURRENCY)
-    return min(said, most) if isinstance(said, int) and said >= 1 else most
-
-
-async def _accept(name: str, result: wire.CallToolResult) -> None:
-    """Replaces the SDK's own check of a result."""
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -148,22 +148,22 @@ class Supply:
         A fault during the negotiation of the protocol version can hide that promise: all episodes would then
         share one state.
         """
-        if self.keeps_episodes_apart and not (session.is_keyed or session.is_stateless):
+        if self.keeps_episodes_apart and not session.introduction.keeps_episodes_apart:
             self.gate.breaker.failed()
             raise ConnectFailed(ServerLoss(self.spec.name, "came back without keeping episodes apart"))
 
     def _settle(self, session: Session) -> None:
-        options = self.spec.options
-        if options.isolation is Isolation.KEYED and not session.is_keyed:
+        options, introduction = self.spec.options, session.introduction
+        if options.isolation is Isolation.KEYED and not introduction.is_keyed:
             raise ValueError(
                 f"server {self.spec.name!r}: isolation 'keyed', but it does not keep state per episode; "
                 "use 'process', or 'shared' if it keeps no state"
             )
         if options.isolation is not Isolation.AUTO:
             self.isolation = options.isolation
-        elif session.is_keyed:
+        elif introduction.is_keyed:
             self.isolation = Isolation.KEYED
-        elif self.spec.is_remote or session.is_stateless:
+        elif self.spec.is_remote or introduction.is_stateless:
             self.isolation = Isolation.SHARED
         else:
             self.isolation = Isolation.PROCESS
@@ -171,7 +171,7 @@ class Supply:
     @property
     def keeps_episodes_apart(self) -> bool:
         """Whether the server itself promises that no episode sees the changes of another."""
-        return self._first is not None and (self._first.is_keyed or self._first.is_stateless)
+        return self._first is not None and self._first.introduction.keeps_episodes_apart
 
     async def _current(self) -> Session:
         session = self._first
@@ -225,7 +225,9 @@ class Supply:
             await session.run()
         finally:
             self._live.discard(session)
-            if session.missed_network and session.tools and not self._has_told:  # else its failure says so
+            if (
+                session.missed_network and session.introduction.tools and not self._has_told
+            ):  # else its failure says so
                 self._has_told = True
                 logger.warning("server %s tried to reach the network; it %s", self.spec.name, NO_NETWORK)
             if directory is not None:

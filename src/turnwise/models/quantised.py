@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from turnwise.config import Recipe
+from turnwise.config import ModelConfig
 from turnwise.config.optional_packages import install_command
 from turnwise.models.model_support import is_quantised
 
@@ -36,18 +36,17 @@ def why_not() -> str:
     return ""
 
 
-def settled(recipe: Recipe) -> Recipe:
-    """Return the recipe; if its base cannot be quantised here, log a warning and use a bfloat16 base."""
-    if recipe.model.quantisation == "none" or not (reason := why_not()):
-        return recipe
-    logger.warning("%s: LoRA on a bfloat16 base in the place of %s", reason, recipe.model.quantisation)
-    return unquantised(recipe)
+def settled(model: ModelConfig) -> ModelConfig:
+    """Return the settings; if the model cannot be quantised here, log a warning and use a bfloat16 base."""
+    if model.quantisation == "none" or not (reason := why_not()):
+        return model
+    logger.warning("%s: LoRA on a bfloat16 base in the place of %s", reason, model.quantisation)
+    return unquantised(model)
 
 
-def unquantised(recipe: Recipe) -> Recipe:
-    """Return the recipe with a bfloat16 base."""
-    model = recipe.model.model_copy(update={"quantisation": "none", "dtype": "bfloat16"})
-    return recipe.model_copy(update={"model": model})
+def unquantised(model: ModelConfig) -> ModelConfig:
+    """Return the settings of a bfloat16 base."""
+    return model.model_copy(update={"quantisation": "none", "dtype": "bfloat16"})
 
 
 def loading_options(dtype: torch.dtype, device: str) -> dict[str, Any]:

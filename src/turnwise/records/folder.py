@@ -30,7 +30,7 @@ from turnwise.config import Recipe, stored_recipe
 from turnwise.records.dropped_steps import DroppedSteps, move_to_dropped
 from turnwise.records.ending import Ending, read_ending, write_ending
 from turnwise.records.run_log import RunLog
-from turnwise.records.run_marks import is_made_here, remember_made
+from turnwise.records.run_marks import is_made_here, remember_made, sources_of
 from turnwise.records.trackers.tracker import check
 from turnwise.records.trackers.trackers import NO_TRACKERS, start_trackers
 from turnwise.records.versions import changed, read_versions, versions_now
@@ -88,7 +88,7 @@ class RunFolder:
         folder = cls(path, Lock(path / "lock"))
         folder.is_kept, folder._is_first = False, is_first
         recipe = with_files(recipe, path)
-        remember_made(recipe)
+        remember_made(sources_of(recipe))
         write_json(path / "versions.json", {"recipe_file": recipe_file, **versions_now(recipe.seed)})
         write_json(path / "recipe.json", recipe.model_dump(mode="json"))  # last: this file makes it a run
         return folder
@@ -203,8 +203,8 @@ class RunFolder:
         """Store another recipe for the resumed run, such as one with more steps."""
         before = self.recipe
         if recipe != before:
-            if is_made_here(before):
-                remember_made(recipe)
+            if is_made_here(sources_of(before)):
+                remember_made(sources_of(recipe))
             write_json(self.path / "recipe.json", recipe.model_dump(mode="json"))
 
     # --- while the run goes ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnwise.config import Recipe
+from turnwise.config import Recipe, ToolsConfig
 from turnwise.system.environment import user_folder
 from turnwise.system.files.regular_files import make_private_folder, open_to_append
 from turnwise.system.python_functions import is_given
@@ -34,12 +34,11 @@ class Named:
     """Its full description, as shown to the user."""
 
 
-def is_made_here(recipe: Recipe) -> bool:
-    """Whether this user made a run that names the same files, modules and addresses, or it names none.
+def is_made_here(sources: Sequence[Named]) -> bool:
+    """Whether this user made a run that names the same files, modules and addresses, or there are none.
 
     The content of mcp.json is not part of the mark: that file is the user's own and may change.
     """
-    sources = _sources(recipe)
     return not sources or _has_mark(_digest("made", sources))
 
 
@@ -48,9 +47,9 @@ def is_agreed_to(named: Sequence[Named]) -> bool:
     return not named or _has_mark(_digest("agreed", named))
 
 
-def remember_made(recipe: Recipe) -> None:
-    """Mark the recipe as this user's own. If no mark can be written, a resume asks for consent."""
-    if sources := _sources(recipe):
+def remember_made(sources: Sequence[Named]) -> None:
+    """Mark a recipe of these sources as this user's own. If no mark can be written, a resume asks."""
+    if sources:
         _keep_mark(_digest("made", sources))
 
 
@@ -60,10 +59,11 @@ def remember_agreed(named: Sequence[Named]) -> None:
 
 def named_besides_servers(recipe: Recipe) -> tuple[Named, ...]:
     """What the recipe itself would start or use; the servers' commands are in its mcp.json."""
-    return (*_live_and_recorded(recipe), *_modules(recipe), *_addresses(recipe))
+    return (*_live_and_recorded(recipe.tools), *_modules(recipe), *_addresses(recipe))
 
 
-def _sources(recipe: Recipe) -> list[Named]:
+def sources_of(recipe: Recipe) -> list[Named]:
+    """What the recipe names, for the mark of its run: its mcp.json, not the commands there."""
     mcp = [] if recipe.tools.mcp is None else [Named("tools.mcp", str(recipe.tools.mcp))]
     return [*mcp, *named_besides_servers(recipe)]
 
@@ -94,8 +94,7 @@ def _folder() -> Path | None:
     return None if state is None else state / "trusted"
 
 
-def _live_and_recorded(recipe: Recipe) -> Iterator[Named]:
-    tools = recipe.tools
+def _live_and_recorded(tools: ToolsConfig) -> Iterator[Named]:
     if tools.cassette is not None and tools.cassette_mode != "replay":
         yield Named("tools.cassette", f"appends tool calls to {tools.cassette}")
     for name in () if tools.is_replayed else tools.live:

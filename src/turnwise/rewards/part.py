@@ -1,10 +1,10 @@
 """One part of a reward, as a recipe names it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from turnwise.config import Recipe
+from turnwise.config import RewardConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,5 +16,5 @@ class RewardTerm:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def parts_of(recipe: Recipe) -> list[RewardTerm]:
-    return [RewardTerm(part.name, part.weight, part.options) for part in recipe.rewards]
+def parts_of(rewards: Sequence[RewardConfig]) -> list[RewardTerm]:
+    return [RewardTerm(part.name, part.weight, part.options) for part in rewards]

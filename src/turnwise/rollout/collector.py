@@ -3,32 +3,27 @@
 import asyncio
 import contextlib
 import hashlib
-import heapq
 import itertools
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 from turnwise.rewards import succeeded
+from turnwise.rollout.collection_counts import CountingToolbox, Progress
 from turnwise.rollout.draw_order import DrawOrder
 from turnwise.rollout.earlier_attempts import continues
+from turnwise.rollout.pace import Pace, Slots
 from turnwise.types import (
     Failure,
     Fault,
     Group,
     Reward,
-    ServerLoss,
     Stop,
     Task,
-    Tool,
-    ToolCall,
-    ToolResult,
     Trajectory,
 )
-from turnwise.types.protocols import EngineDown, Environment, EnvironmentDown, RewardDown, Rewarder, Toolbox
+from turnwise.types.protocols import EngineDown, EnvironmentDown, RewardDown, Rewarder, Toolbox
 
 Player = Callable[[Task, Toolbox, str, int, Sequence[Trajectory]], Awaitable[Trajectory]]
 """`player(task, toolbox, episode_id, seed, lost)` plays one episode, or plays it again after its `lost`
@@ -37,24 +32,6 @@ attempts; see `episode.player`."""
 Lease = Callable[[Task, str], AbstractAsyncContextManager[Toolbox]]
 """`lease(task, episode_id)`: the toolbox of the task for one episode. Raises LeaseFailed or
 EnvironmentDown."""
-
-
-class Pace(Protocol):
-    """Decides when members play: `Free` or `lockstep.Lockstep`."""
-
-    def collection(self) -> AbstractAsyncContextManager[None]:
-        """Held from the start of the first member to the end of the last. Raises EngineDown."""
-        ...
-
-    def enter(self, num_members: int) -> None:
-        """Register started members; every member takes a slot, again for a retry, and then leaves."""
-        ...
-
-    def leave(self) -> None: ...
-
-    def slot(self, place: tuple[int, int]) -> AbstractAsyncContextManager[None]:
-        """One of a bounded number of slots, held while an episode is played; `place` is (group, member)."""
-        ...
 
 
 class LeaseFailed(Exception):
@@ -77,56 +54,6 @@ class CollectionPlan:
     max_dropped_in_a_row: int = 16
     """Consecutive lost groups that end the collection, because an engine or a server is down."""
     seed: int = 0
-
-
-@dataclass(slots=True)
-class Progress:
-    """The counts of a collection; always started = finished + lost + cancelled + in flight."""
-
-    num_started: int = 0
-    num_finished: int = 0
-    num_in_flight: int = 0
-    num_waiting_on_servers: int = 0
-    """Episodes waiting for a lease."""
-    num_waiting_on_tools: int = 0
-    num_groups: int = 0
-    num_groups_dropped: int = 0
-    num_groups_unneeded: int = 0
-    """Groups that were started ahead and cancelled or left out, because enough others are wanted."""
-    num_tokens: int = 0
-    num_calls: int = 0
-    num_successes: int = 0
-    num_inside_plans: int = 0
-    """Finished episodes that started inside the task's plan: none of them is a success."""
-    failures: Counter[Stop] = field(default_factory=Counter)
-    """Episodes lost to infrastructure, by stop."""
-    started_by_family: Counter[str] = field(default_factory=Counter)
-    lost_by_family: Counter[str] = field(default_factory=Counter)
-    last_failure: str = ""
-    started_at: float = field(default_factory=time.perf_counter)
-
-    @property
-    def num_lost(self) -> int:
-        return self.failures.total()
-
-    @property
-    def attempts(self) -> dict[str, tuple[int, int]]:
-        """By family: how many episodes were started, and how many of them were lost."""
-        return {
-            family: (num_started, self.lost_by_family[family])
-            for family, num_started in sorted(self.started_by_family.items())
-        }
-
-    @contextlib.asynccontextmanager
-    async def leased(self, lease: AbstractAsyncContextManager[Toolbox]) -> AsyncIterator[Toolbox]:
-        """Enter the lease, and count the episode as waiting on servers until then."""
-        async with contextlib.AsyncExitStack() as exits:
-            self.num_waiting_on_servers += 1
-            try:
-                toolbox = await exits.enter_async_context(lease)
-            finally:
-                self.num_waiting_on_servers -= 1
-            yield toolbox
 
 
 class Collector:
@@ -306,7 +233,7 @@ class Collector:
         try:
             async with progress.leased(self._lease(task, episode_id)) as toolbox:
                 posed = toolbox.environment.posed(task)
-                counted = _CountingToolbox(toolbox, progress)
+                counted = CountingToolbox(toolbox, progress)
                 trajectory = await self._player(posed, counted, episode_id, seed, lost)
             if trajectory.stop.is_infrastructure:
                 return Failure(task.id, trajectory.stop, _reason(trajectory), trajectory)
@@ -325,101 +252,6 @@ class Collector:
         progress.num_successes += is_success
         progress.num_inside_plans += trajectory.num_given > 0
         return trajectory, reward
-
-
-class Slots:
-    """A bounded number of slots shared by several collections; earlier collections have priority."""
-
-    def __init__(self, num_slots: int) -> None:
-        self._num_free = num_slots
-        self._numbers = itertools.count()
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-
-    def pace(self) -> "Free":
-        """The pace of a new collection, with a lower priority than all earlier ones."""
-        return Free(self, next(self._numbers))
-
-    @contextlib.asynccontextmanager
-    async def held(self, collection: int) -> AsyncIterator[None]:
-        if self._num_free:
-            self._num_free -= 1
-        else:
-            await self._wait(collection)
-        try:
-            yield
-        finally:
-            self._release()
-
-    async def _wait(self, collection: int) -> None:
-        grant = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (collection, next(self._numbers), grant))
-        try:
-            await grant
-        except asyncio.CancelledError:
-            if grant.done() and not grant.cancelled():  # granted and cancelled at the same moment
-                self._release()
-            raise
-
-    def _release(self) -> None:
-        while self._waiting:
-            grant = heapq.heappop(self._waiting)[2]
-            if not grant.done():
-                grant.set_result(None)
-                return
-        self._num_free += 1
-
-
-class Free:
-    """The free pace: an episode plays as soon as it has a slot."""
-
-    def __init__(self, slots: Slots, number: int) -> None:
-        self._slots = slots
-        self._number = number
-
-    @contextlib.asynccontextmanager
-    async def collection(self) -> AsyncIterator[None]:
-        yield
-
-    def enter(self, num_members: int) -> None: ...
-
-    def leave(self) -> None: ...
-
-    @contextlib.asynccontextmanager
-    async def slot(self, place: tuple[int, int]) -> AsyncIterator[None]:
-        async with self._slots.held(self._number):
-            yield
-
-
-class _CountingToolbox:
-    """A toolbox that counts its calls, and the episodes that wait on them, in the progress."""
-
-    def __init__(self, inner: Toolbox, progress: Progress) -> None:
-        self._inner = inner
-        self._progress = progress
-
-    @property
-    def environment(self) -> Environment:
-        return self._inner.environment
-
-    @property
-    def tools(self) -> Sequence[Tool]:
-        return self._inner.tools
-
-    @property
-    def losses(self) -> Sequence[ServerLoss]:
-        return self._inner.losses
-
-    @property
-    def busy_seconds(self) -> float:
-        return self._inner.busy_seconds
-
-    async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
-        self._progress.num_waiting_on_tools += 1
-        try:
-            return await self._inner.call(calls, max_tokens=max_tokens)
-        finally:
-            self._progress.num_waiting_on_tools -= 1
-            self._progress.num_calls += len(calls)
 
 
 def member_seed(seed: int, task: Task, member: int) -> int:

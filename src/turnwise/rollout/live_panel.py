@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from turnwise.rollout.collector import Progress
+from turnwise.rollout.collection_counts import Progress
 
 _REFRESH_SECONDS = 0.25
 _LINE_SECONDS = 10.0

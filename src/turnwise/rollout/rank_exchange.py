@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from turnwise.rollout.collector import CollectionFailed, Progress
+from turnwise.rollout.collection_counts import Progress
+from turnwise.rollout.collector import CollectionFailed
 from turnwise.system.ranks import Channel, RankFailed, Ranks, exchange_async
 
 Value = TypeVar("Value")

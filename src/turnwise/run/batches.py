@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
-from turnwise.config import Recipe
+from turnwise.config import Recipe, RolloutConfig
 from turnwise.rewards import reached_goal, succeeded
-from turnwise.rollout.collector import Collector, Progress, step_seed
+from turnwise.rollout.collection_counts import Progress
+from turnwise.rollout.collector import Collector, step_seed
 from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share, total_progress
 from turnwise.run.drawing import Drawing, NothingLeft
 from turnwise.system.ranks import ALONE, Ranks
@@ -122,8 +123,8 @@ class Batches:
         self._shown = shown
         self._on_group = on_group
         self._ranks = ranks
-        self._curriculum = curriculum_of(recipe)
-        self._num_drawn = min(most_drawn(recipe), len(tasks))
+        self._curriculum = curriculum_of(recipe.curriculum, recipe.run, recipe.rollout.group_size)
+        self._num_drawn = min(most_drawn(recipe.run.tasks_per_step, recipe.rollout), len(tasks))
         self._num_ahead = recipe.run.max_staleness if recipe.run.mode == "async" else 0
         self._is_side_by_side = (
             isinstance(self._curriculum, Schedule | ByLearnability)
@@ -355,10 +356,9 @@ def num_replaced(num_groups: int, flat_share: float, most: int) -> int:
     return min(math.ceil(num_drawn) - num_groups, most)
 
 
-def most_drawn(recipe: Recipe) -> int:
+def most_drawn(num_tasks: int, rollout: RolloutConfig) -> int:
     """The largest number of tasks that one step may draw, replacements included."""
-    is_refilled = recipe.rollout.dynamic_sampling
-    return round(recipe.run.tasks_per_step * (recipe.rollout.max_draws if is_refilled else 1.0))
+    return round(num_tasks * (rollout.max_draws if rollout.dynamic_sampling else 1.0))
 
 
 def _teaches(group: Group) -> bool:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnwise.config import Recipe
+from turnwise.config import Recipe, RunConfig
 from turnwise.engines.vllm_helper import begin_early
 from turnwise.models.devices import choose_device
 from turnwise.records.failed_starts import Starting, recording_failed_start
@@ -21,7 +21,7 @@ from turnwise.run.resumption import resume_command
 from turnwise.run.screen.panel import Panel
 from turnwise.run.screen.screen import Quiet, Screen
 from turnwise.run.screen.summary import print_summary, summarise_run
-from turnwise.run.training_run import open_run
+from turnwise.run.start_up import open_run
 from turnwise.setup.request import RunRequest
 from turnwise.system.files.atomic_write import write_json
 from turnwise.system.ranks import ALONE, Ranks, is_first
@@ -64,16 +64,17 @@ async def train_run(
     stopping = stopping or Stopping()
     begin_early(recipe)
     with (
-        _recording_failed_start(request, recipe, ranks) as starting,
+        _recording_failed_start(request, recipe.run, ranks) as starting,
         opened(request, recipe, ranks, from_start=from_start) as (folder, resolved),
     ):
         starting.folder = folder
-        screen = _screen(resolved.recipe, show, ranks)
+        screen = _screen(resolved.recipe.run, show, ranks)
         with recording_failures(folder, stopping, ranks), stopping.listening(screen.stopping):
             screen.say(f"run {folder.path}")
             if resolved.sizes_note:
                 screen.say(resolved.sizes_note)
-            _take_turns(resolved.recipe)
+            if resolved.recipe.run.mode == "async":
+                _take_turns(resolved.recipe.model.device)
             folder.start_trackers()
             try:
                 is_warm = resolved.recipe.run.warm_start
@@ -94,30 +95,29 @@ async def train_run(
 
 
 def _recording_failed_start(
-    request: RunRequest, recipe: Recipe, ranks: Ranks
+    request: RunRequest, settings: RunConfig, ranks: Ranks
 ) -> AbstractContextManager[Starting]:
     """Record a start that fails; of several processes only in the first. A resumed run has its own record."""
     if request.run is not None or not is_first(ranks):
         return nullcontext(Starting())
     return recording_failed_start(
-        recipe.run.folder,
+        settings.folder,
         recipe_file=request.recipe_file,
-        name=recipe.run.name or request.name,
+        name=settings.name or request.name,
         command=request.command,
     )
 
 
-def _take_turns(recipe: Recipe) -> None:
-    if recipe.run.mode == "async":
-        is_cpu = choose_device(recipe.model.device) == "cpu"
-        sys.setswitchinterval(SWITCH_SECONDS if is_cpu else SWITCH_SECONDS_ON_GPU)
+def _take_turns(device: str) -> None:
+    is_cpu = choose_device(device) == "cpu"
+    sys.setswitchinterval(SWITCH_SECONDS if is_cpu else SWITCH_SECONDS_ON_GPU)
 
 
-def _screen(recipe: Recipe, show: type[Screen] | None, ranks: Ranks) -> Screen:
+def _screen(run: RunConfig, show: type[Screen] | None, ranks: Ranks) -> Screen:
     console = open_console(quiet=not is_first(ranks))
     if not is_first(ranks):
         show = Quiet
-    return (show or (Panel if console.is_terminal else Screen))(console, recipe)
+    return (show or (Panel if console.is_terminal else Screen))(console, run)
 
 
 def _finish(ended: RunEnd, folder: RunFolder, screen: Screen, seconds: float) -> None:

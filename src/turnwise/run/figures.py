@@ -6,7 +6,7 @@ from statistics import fmean, pstdev
 
 from turnwise.mcp.calls.gate import Breaker
 from turnwise.rewards import reached_goal, succeeded
-from turnwise.rollout.collector import Progress
+from turnwise.rollout.collection_counts import Progress
 from turnwise.rollout.measure.losses import loss_figures
 from turnwise.rollout.measure.report import EvaluationReport
 from turnwise.rollout.measure.summary import by_family, by_message, message_successes, summarise, summarise_by

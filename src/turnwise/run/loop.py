@@ -9,6 +9,7 @@ from turnwise.run.batches import Batches
 from turnwise.run.health.health import halt_reason, halting_alarms
 from turnwise.run.progress import RunProgress
 from turnwise.run.training_run import TrainingRun
+from turnwise.system.ranks import first_reason
 from turnwise.system.stopping import Stopping
 
 OnStep = Callable[[Mapping[str, float]], None]
@@ -33,7 +34,7 @@ async def train(run: TrainingRun, stopping: Stopping, on_step: OnStep | None = N
 
     If `on_step` raises, the run stops after this step and `stopping` has the error.
     """
-    progress = run.restore()
+    progress = run.checkpoints.restore()
     await run.publishing.begin()
     await run.publishing.finish()  # the first episode must be sampled from these weights
     before = await run.measure_once("before")
@@ -63,12 +64,14 @@ async def train(run: TrainingRun, stopping: Stopping, on_step: OnStep | None = N
             alarms += measured_alarms
             if on_step is not None:
                 stopping.attempt(partial(on_step, {"step": step, **figures, **measured}), "on_step")
-            is_back = await run.rolled_back(progress, alarms, falls)
-            why = run.agreed(halt_reason(alarms) or stopping.why)
-            if why or is_back or run.is_save_due(progress):
-                run.save(progress)
+            if is_back := run.checkpoints.roll_back(progress, alarms, falls):
+                await run.publishing.begin()
+            why = first_reason(run.ranks, halt_reason(alarms) or stopping.why)
+            if why or is_back or run.checkpoints.is_save_due(progress):
+                run.checkpoints.save(progress)
             if why:
                 return RunEnd(progress, why, before, None, halting_alarms(alarms))
             run.publishing.then(partial(batches.learned_from, step))
-    await run.end_with_best(progress)
+    if run.checkpoints.load_best(progress):
+        await run.publishing.begin()
     return RunEnd(progress, "", before, await run.measure_once("after"))

@@ -8,7 +8,6 @@ from turnwise.config import Recipe, override_recipe
 from turnwise.models.device_memory import Memory
 from turnwise.records.folder import RunFolder
 from turnwise.run.resumption import open_to_resume
-from turnwise.run.training_run import splits_of
 from turnwise.setup.consent import keep_agreement
 from turnwise.setup.request import RunRequest
 from turnwise.setup.resolve import require_one_process, resolve
@@ -29,7 +28,7 @@ def opened(
     there. `recipe` is what `request.read` has returned. Raises ValueError for the user's mistakes.
     """
     if isinstance(ranks, Alone):
-        require_one_process(recipe)
+        require_one_process(recipe.hardware)
     memory = least_memory(recipe, ranks)
     run, folder, mistake = None, None, None
     if is_first(ranks):
@@ -44,7 +43,7 @@ def opened(
     if path is None:
         raise mistake or ValueError("not started: the first process says why")
     with folder or RunFolder.of_other_rank(path) as used:
-        yield used, run or resolve(request, used.recipe, splits_of(used.recipe))
+        yield used, run or resolve(request, used.recipe, used.recipe.played_splits)
 
 
 def _begun(request: RunRequest, recipe: Recipe, memory: Memory | None) -> tuple[ResolvedRun, RunFolder]:
@@ -83,7 +82,7 @@ def _resumed(
 
 
 def _resolved(request: RunRequest, recipe: Recipe) -> ResolvedRun:
-    run = resolve(request, recipe, splits_of(recipe))
+    run = resolve(request, recipe, recipe.played_splits)
     run.tasks_of("train")  # raises if there are none
     return run
 

@@ -17,7 +17,8 @@ from turnwise.config.sampling import check_temperature
 from turnwise.engines import engine_class
 from turnwise.rewards import succeeded
 from turnwise.rollout import live_panel
-from turnwise.rollout.collector import Collector, Progress
+from turnwise.rollout.collection_counts import Progress
+from turnwise.rollout.collector import Collector
 from turnwise.rollout.display import print_episode
 from turnwise.rollout.measure.report import (
     EvaluationReport,

@@ -2,26 +2,24 @@
 
 import contextlib
 import logging
-import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from turnwise.config import Recipe
-from turnwise.models.quantised import twin
 from turnwise.records.folder import RunFolder
 from turnwise.rewards import succeeded
-from turnwise.rollout.collector import CollectionFailed, Collector, Progress, step_seed
+from turnwise.rollout.collection_counts import Progress
+from turnwise.rollout.collector import CollectionFailed, Collector, step_seed
 from turnwise.rollout.measure.losses import loss_figures, most_lost
 from turnwise.rollout.measure.report import EvaluationReport, read_report, write_report
 from turnwise.rollout.measure.summary import summarise
-from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share
+from turnwise.rollout.rank_exchange import rank_share
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.run.batches import CollectedBatch
-from turnwise.run.demonstrations.lessons import demonstrator, verified_lessons
+from turnwise.run.checkpoints import Checkpoints
 from turnwise.run.figures import (
     breaker_figures,
     drawing_figures,
@@ -31,35 +29,21 @@ from turnwise.run.figures import (
 )
 from turnwise.run.health.falls import Watched
 from turnwise.run.health.first_episodes import examine_first
-from turnwise.run.health.gpu import UNMEASURED, GpuMonitor, cuda_reader
+from turnwise.run.health.gpu import UNMEASURED, GpuMonitor
 from turnwise.run.health.health import Alarm, find_alarms
 from turnwise.run.health.machine import measure as measure_memory
 from turnwise.run.playing import measure
-from turnwise.run.progress import RunProgress, progress_of
+from turnwise.run.progress import RunProgress
 from turnwise.run.publishing import Publishing
-from turnwise.run.save_clock import SaveClock
 from turnwise.run.screen.screen import Screen
-from turnwise.run.start_up import Phases, load_during_start
 from turnwise.run.step_rescues import StepRescues, rescues_of
-from turnwise.run.task_digests import keep_digests
-from turnwise.setup.bench import Workbench, load_model, open_workbench
-from turnwise.setup.memory import check_device_limits
-from turnwise.setup.requirements import require, require_playable, training_problems
+from turnwise.setup.bench import Workbench
 from turnwise.setup.resolved_run import ResolvedRun
-from turnwise.system.files.atomic_write import write_atomically
-from turnwise.system.garbage import frozen_garbage
 from turnwise.system.ranks import ALONE, Ranks, first_rank_value, is_first
 from turnwise.system.threads import run_detached
-from turnwise.tasks.curriculum import CurriculumState
-from turnwise.tasks.live_conflicts import check_worlds
 from turnwise.tasks.plan_starts import PlanStarts
-from turnwise.tasks.selection import across_families
 from turnwise.tasks.temperatures import FamilyTemperatures
 from turnwise.training.packing.samples import Sample, samples_of
-from turnwise.training.policy.call_tokens import choose_call_tokens
-from turnwise.training.policy.policy import Policy
-from turnwise.training.sharding.strategies import STRATEGIES
-from turnwise.training.update import checkpoint
 from turnwise.training.update.imitation import weight_at
 from turnwise.training.update.statistics import TokenMismatch
 from turnwise.training.update.tokens import write_tokens
@@ -98,8 +82,8 @@ class TrainingRun:
         self.lessons = lessons
         self.screen = screen
         self.publishing = Publishing(self._publish, is_concurrent=self._publishes_concurrently)
-        self._measured = measured_tasks(run)
-        self._save_clock = SaveClock()
+        self.checkpoints = Checkpoints(run.recipe, folder, trainer, screen, ranks)
+        self._measured = run.measured_tasks()
         self._writers: dict[int, TrajectoryWriter] = {}
         self._num_openings: dict[str, int] = {}
 
@@ -233,10 +217,6 @@ class TrainingRun:
         recipe = self.recipe
         return recipe.run.mode == "async" and recipe.publishes_adapters and self.ranks.count == 1
 
-    def agreed(self, why: str) -> str:
-        """The first reason to stop that any rank has; empty if none has one."""
-        return next((reason for reason in self.ranks.exchange(why) if reason), "")
-
     def log_update(
         self,
         batch: CollectedBatch,
@@ -343,203 +323,12 @@ class TrainingRun:
 
     # --- keeping -----------------------------------------------------------------------------------------
 
-    def is_save_due(self, progress: RunProgress) -> bool:
-        is_last = progress.next_step == self.recipe.run.num_steps
-        is_best = progress.best_step == progress.next_step
-        is_due = first_rank_value(self.ranks, self._save_clock.end_step())  # all ranks save, or none
-        return is_due or is_last or is_best or progress.next_step % self.recipe.run.checkpoint_every == 0
-
-    def save(self, progress: RunProgress) -> None:
-        started = time.monotonic()
-        facts = {"standing": progress.as_json(), "trainer": self.trainer.facts()}
-        place, tensors = self.folder.checkpoints, self.trainer.tensors()
-        checkpoint.save(place, progress.next_step, tensors, facts, self.ranks)
-        if is_first(self.ranks):
-            checkpoint.prune(place, self.recipe.run.keep_checkpoints, progress.best_step)
-        seconds = time.monotonic() - started
-        self._save_clock.end_save(seconds)
-        logger.info("saved a checkpoint after step %d in %.1f s", progress.next_step, seconds)
-
-    async def rolled_back(self, progress: RunProgress, alarms: Sequence[Alarm], falls: Watched) -> bool:
-        """Put the weights back if an alarm of health.roll_back was raised; whether that was done."""
-        wanted = (alarm.name for alarm in alarms if alarm.name in self.recipe.health.roll_back)
-        names = self.agreed(", ".join(wanted))
-        if not names:
-            return False
-        latest = progress.next_step - 1
-        if progress.best_step is not None and "validation_fall" in names:
-            latest = min(latest, progress.best_step)
-        if falls.since is not None:
-            latest = min(latest, falls.since)
-        found = checkpoint.not_after(self.folder.checkpoints, latest)
-        path = first_rank_value(self.ranks, found)
-        if path is None or progress.best_step == progress.next_step:
-            lacking = f"no checkpoint of step {latest} or before is kept"
-            why = lacking if path is None else "this validation is the best"
-            self.screen.say(f"{names}: not rolled back: {why}", "yellow", level=logging.WARNING)
-            return False
-        try:
-            healthy = checkpoint.load(path)
-        except checkpoint.Unreadable as error:
-            raise ValueError(f"health.roll_back: {error}") from None
-        self.trainer.roll_back(healthy.tensors, healthy.facts["trainer"])
-        self.screen.say(
-            f"{names}: the weights are those after step {healthy.step} again, at half the learning rate",
-            "yellow",
-            level=logging.WARNING,
-        )
-        await self.publishing.begin()
-        return True
-
-    async def end_with_best(self, progress: RunProgress) -> None:
-        """Go back to the weights that were best on validation; without validations the last ones stay."""
-        best = progress.best_step
-        if best is None or best == progress.next_step:
-            return
-        path = first_rank_value(self.ranks, checkpoint.at_step(self.folder.checkpoints, best))
-        assert path is not None, "prune keeps the best checkpoint"
-        problem = ""
-        try:
-            found = checkpoint.load(path)
-        except checkpoint.Unreadable as error:
-            problem = str(error)
-        if problem := self.agreed(problem):
-            self.screen.say(f"the run ends with its last weights: {problem}", "yellow", level=logging.WARNING)
-            return
-        self.trainer.restore(found.tensors, found.facts["trainer"])
-        self.screen.say(
-            f"the run ends with the weights after step {best}, the best on validation "
-            f"({progress.best_success:.3f}); step {progress.next_step} was the last"
-        )
-        await self.publishing.begin()
-
     @contextlib.contextmanager
     def saving_if_lost(self, progress: RunProgress) -> Iterator[None]:
         """Save a checkpoint if collecting fails for good, so that no finished update is lost."""
         try:
             yield
         except CollectionFailed:
-            self.save(progress)
-            self.folder.log(
-                progress.next_step, "lost", self._breakers()
-            )  # a resumed run plays this step again
+            self.checkpoints.save(progress)
+            self.folder.log(progress.next_step, "lost", self._breakers())  # a resumed run plays it again
             raise
-
-    def restore(self) -> RunProgress:
-        """Load the last readable checkpoint, if any; what was written after it moves to `dropped`."""
-        try:
-            found = checkpoint.latest_of_all(self.folder.checkpoints, self.ranks)
-        except checkpoint.Unreadable as error:
-            raise ValueError(f"{self.folder.path}: no checkpoint can be read: {error}") from error
-        if found is None:
-            if dropped := self.folder.cut(0):
-                self.screen.resumed(0, dropped)
-            seed = self.recipe.seed
-            return RunProgress(0, CurriculumState(seed=seed), plan_starts=PlanStarts(seed))
-        try:
-            progress = progress_of(found.facts.get("standing", {}))
-            if progress.next_step != found.step:
-                raise ValueError(f"its progress is that of step {progress.next_step}")
-            self.trainer.restore(found.tensors, found.facts["trainer"])
-        except (LookupError, ValueError) as error:  # its digests are right, so somebody has changed it
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ValueError(f"{found.path}: not a checkpoint of this run: {reason}") from None
-        self.screen.resumed(progress.next_step, self.folder.cut(progress.next_step))
-        return progress
-
-
-@contextlib.asynccontextmanager
-async def open_run(
-    run: ResolvedRun, folder: RunFolder, screen: Screen, ranks: Ranks = ALONE
-) -> AsyncIterator[TrainingRun]:
-    """Open a run: start the servers and load the model twice, for sampling and for training.
-
-    A quantised base is loaded once if the engine runs in this process: engine and policy then share it, with
-    separate adapters. Raises ValueError for the user's mistakes.
-    """
-    recipe, tasks = run.recipe, run.tasks_of("train")
-    phases = Phases(screen, recipe)
-    recipe.rollout.require_exploration()
-    screen.started(recipe, len(tasks))
-    measured = measured_tasks(run)
-    check_worlds((task for split in measured.values() for task in split), run.servers.live)
-    base = None
-    if recipe.model.quantisation != "none" and recipe.engine.kind == "transformers":
-        base = load_model(recipe.model)
-    async with open_workbench(
-        run, tasks, model=base, num_workers=ranks.count, replies=folder.user_replies
-    ) as bench:
-        require(training_problems(recipe, tasks))
-        for played in (tasks, *measured.values()):
-            require_playable(bench, played)
-        lessons: Sequence[Sample] = ()
-        if recipe.imitation.weight and recipe.imitation.lessons == "demonstrations":
-            # verified by the first rank alone: a server fault on another rank would give it other lessons
-            lessons, *_ = await gather_from_ranks(ranks, _lessons(bench, tasks, screen, ranks), "steps")
-        tokenizer = bench.chat.tokenizer_json
-        if tokenizer and folder.is_written_here and not folder.tokenizer.exists():
-            write_atomically(folder.tokenizer, tokenizer.encode())
-        phases.ended(f"servers, {len(bench.pool.tools)} tools")
-        check_device_limits(recipe)
-        model = await load_during_start(bench.engine, recipe, phases) if base is None else twin(base)
-        choice = choose_call_tokens(recipe, model, bench.chat)
-        run = replace(run, recipe=choice.recipe)
-        if folder.is_written_here:
-            folder.change_recipe(run.recipe)
-            for line in keep_digests(folder.path, {"training": tasks, **measured}):
-                screen.say(line, "yellow", level=logging.WARNING)
-        if choice.note:
-            screen.say(choice.note)
-        trainer = new_trainer(run.recipe, model, ranks)
-        phases.ended("trainer")
-        with GpuMonitor(cuda_reader()) as gpu:
-            opened = TrainingRun(run, folder, bench, trainer, lessons, screen, ranks, gpu)
-            folder.keep()  # from here on there is something to resume, or to look into
-            with contextlib.closing(opened), frozen_garbage():
-                yield opened
-
-
-def measured_tasks(run: ResolvedRun) -> dict[str, tuple[Task, ...]]:
-    """The tasks of every evaluation that the run will make, by split."""
-    return {
-        split: across_families(run.tasks[split], run.recipe.evaluation.num_tasks)
-        for split in splits_of(run.recipe)
-        if split in run.tasks and split != "train"
-    }
-
-
-def splits_of(recipe: Recipe) -> tuple[str, ...]:
-    """The splits whose tasks a training run plays."""
-    evaluation = recipe.evaluation
-    is_played = {"train": True, "validation": bool(evaluation.every), "test": evaluation.before_and_after}
-    return tuple(split for split, is_wanted in is_played.items() if is_wanted)
-
-
-async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen, ranks: Ranks) -> Sequence[Sample]:
-    """The demonstrations that steps will imitate, verified by playing them with their real tools."""
-    if not is_first(ranks):
-        return ()
-    imitation = bench.recipe.imitation
-    shown = [task for task in tasks if task.demonstration][: imitation.num_steps * LESSONS_PER_STEP]
-    verified = await verified_lessons(demonstrator(bench, shown), shown)
-    if not verified.lessons:
-        why = ", ".join(sorted(set(verified.dropped.values()))) or "there are none"
-        raise ValueError(f"imitation.weight: no demonstration of tasks.train earned its outcome: {why}")
-    screen.say(f"imitating {len(verified.lessons)} verified demonstrations, {len(verified.dropped)} dropped")
-    return verified.lessons
-
-
-def new_trainer(recipe: Recipe, model: Any, ranks: Ranks) -> Trainer:
-    """The trainer of this model, on the recipe's device or devices."""
-    shards = STRATEGIES[recipe.hardware.strategy]
-    policy = Policy(
-        model,
-        recipe.policy,
-        value=recipe.value if recipe.algorithm.advantage == "gae" else None,
-        # a sharded policy moves to the device layer by layer: no rank has room for all of it
-        device=recipe.model.device if shards is None else None,
-        seed=recipe.seed,
-    )
-    if shards is not None:
-        policy.shard(shards, recipe.model.device)
-    return Trainer(policy, recipe, ranks)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from turnwise.config import ModelConfig, Recipe
+from turnwise.config import ModelConfig, Recipe, Sizes, ToolsConfig
 from turnwise.engines import engine_class
 from turnwise.engines.vllm_helper import begin_early
 from turnwise.mcp.calls.cassette import Cassette, Mode
@@ -24,8 +24,9 @@ from turnwise.models.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.models.devices import choose_device, ignored_variable
 from turnwise.models.places import model_place
 from turnwise.rewards import Rewards, parts_of
-from turnwise.rollout.collector import Collector, LeaseFailed, Slots
+from turnwise.rollout.collector import Collector, LeaseFailed
 from turnwise.rollout.lockstep import Lockstep
+from turnwise.rollout.pace import Slots
 from turnwise.rollout.players.policy import player
 from turnwise.setup.context_length import require_context
 from turnwise.setup.memory import check_device_limits, with_engine_sizes
@@ -139,12 +140,10 @@ def plan_completions(chat: RenderedChat, task: Task, count: int | None = None) -
     return [chat.say(turn.text, turn.calls) for turn in task.demonstration[:count]]
 
 
-def chat_of(recipe: Recipe) -> RenderedChat:
-    """The chat format of the recipe's model; ValueError if its template cannot be used."""
+def chat_of(model: ModelConfig) -> RenderedChat:
+    """The chat format of a model; ValueError if its template cannot be used."""
     return open_chat(
-        load_tokenizer(recipe.model.path),
-        system_prompt=recipe.model.system_prompt,
-        enable_thinking=recipe.model.thinking,
+        load_tokenizer(model.path), system_prompt=model.system_prompt, enable_thinking=model.thinking
     )
 
 
@@ -170,16 +169,19 @@ async def open_workbench(
         logger.warning("%s", words)
     if with_engine:
         begin_early(recipe)
-        require_context(recipe, model)
+        if recipe.engine.kind in ("transformers", "vllm"):  # a remote engine checks its own
+            require_context(recipe.model.path, recipe.rollout.tokens_per_episode, model)
     check_worlds(tasks, run.servers.live)
     specs = tuple(spec.shared_by(num_workers) for spec in run.servers.specs)
-    chat = chat_of(recipe)
+    chat = chat_of(recipe.model)
     if with_engine and recipe.engine.kind in ("transformers", "vllm"):
         recipe = with_engine_sizes(recipe)
         run = replace(run, recipe=recipe)
-    environment = open_environment(recipe, chat, functions) if recipe.environment else None
+    environment = (
+        open_environment(recipe.environment, recipe.tools, chat, functions) if recipe.environment else None
+    )
     async with contextlib.AsyncExitStack() as exits:
-        cassette = _cassette(recipe)
+        cassette = _cassette(recipe.tools)
         if cassette is not None:
             exits.callback(cassette.close)
         pool = await exits.enter_async_context(
@@ -199,7 +201,7 @@ async def open_workbench(
         for error in failures.values():
             logger.warning("%s; no task uses it", error)
         require_harmless(pool, used)
-        rewards = await exits.enter_async_context(Rewards(parts_of(recipe), functions))
+        rewards = await exits.enter_async_context(Rewards(parts_of(recipe.rewards), functions))
         user_model: UserModel | None = DemonstratedUser()
         if recipe.engine.kind != "scripted" or not with_engine:
             user_model = await open_user_model(
@@ -219,12 +221,13 @@ async def open_workbench(
         yield Workbench(run, engine, chat, pool, rewards, slots, user_model, environment)
 
 
-def open_environment(recipe: Recipe, chat: RenderedChat, given: Given = NOTHING_GIVEN) -> PythonEnvironment:
-    """The recipe's environment; ValueError if its class cannot be found or lacks a method."""
-    tools = recipe.tools
+def open_environment(
+    name: str, tools: ToolsConfig, chat: RenderedChat, given: Given = NOTHING_GIVEN
+) -> PythonEnvironment:
+    """The environment of this name; ValueError if its class cannot be found or lacks a method."""
     return PythonEnvironment(
-        recipe.environment,
-        find_environment(recipe.environment, given),
+        name,
+        find_environment(name, given),
         Readability(Sanitiser(chat.special_tokens), tools.max_result_tokens, chat.count_tokens),
         timeout_seconds=tools.function_timeout_seconds,
         is_mending=tools.mend_arguments,
@@ -248,11 +251,16 @@ def require_harmless(pool: Pool, servers: Collection[str]) -> None:
 async def open_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:
     """The engine of the recipe's model, or of `model`; closed with `exits`."""
     if recipe.engine.kind == "remote":
-        return await remote_engine(recipe, exits, model)
+        is_lockstep = recipe.rollout.lockstep
+        return await remote_engine(recipe.engine.remote.url, exits, model, is_lockstep=is_lockstep)
     if recipe.engine.kind == "transformers":
         check_device_limits(recipe)
     is_vllm = recipe.engine.kind == "vllm"
-    engine = vllm_engine(recipe, exits, model) if is_vllm else transformers_engine(recipe, model)
+    engine = (
+        vllm_engine(recipe, exits, model)
+        if is_vllm
+        else transformers_engine(recipe.model, recipe.sizes, model)
+    )
     exits.push_async_callback(engine.close)
     return engine
 
@@ -292,16 +300,16 @@ def leased_tools(task: Task, tools: Sequence[Tool]) -> list[Tool]:
     ]
 
 
-def transformers_engine(recipe: Recipe, model: Any = None) -> Engine:
-    """The continuous-batching engine over the recipe's model, or over `model`."""
+def transformers_engine(config: ModelConfig, sizes: Sizes, model: Any = None) -> Engine:
+    """The continuous-batching engine over the configured model, or over `model`."""
     import torch
 
     engine: Engine = engine_class("transformers")(
-        model if model is not None else load_model(recipe.model),
-        device=recipe.model.device,
-        dtype=getattr(torch, recipe.model.dtype),
-        max_batch=recipe.sizes.max_batch,
-        cache_tokens=recipe.sizes.cache_tokens,
+        model if model is not None else load_model(config),
+        device=config.device,
+        dtype=getattr(torch, config.dtype),
+        max_batch=sizes.max_batch,
+        cache_tokens=sizes.cache_tokens,
     )
     return engine
 
@@ -345,20 +353,24 @@ def _plain(config: ModelConfig, model: Any) -> tuple[Any, Mapping[str, Any]]:
 
 
 async def remote_engine(
-    recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None, **limits: float
+    url: str,
+    exits: contextlib.AsyncExitStack,
+    model: Any = None,
+    *,
+    is_lockstep: bool = False,
+    **limits: float,
 ) -> Engine:
-    """The client of engine.remote.url; `model`, if given, is published to it. `limits`: of RemoteEngine."""
+    """The client of the engine at this URL, to which `model` is published. `limits`: of RemoteEngine."""
     from turnwise.engines.remote import TOKEN_VARIABLE, RemoteEngine
 
-    chosen = recipe.engine.remote
-    engine = RemoteEngine(chosen.url, token=os.environ.get(TOKEN_VARIABLE, ""), **limits)
+    engine = RemoteEngine(url, token=os.environ.get(TOKEN_VARIABLE, ""), **limits)
     exits.push_async_callback(engine.close)
     try:
         state = await engine.connect()
     except EngineDown as error:
         raise ValueError(f"engine.remote.url: {error}") from None
-    if recipe.rollout.lockstep and not state.takes_batches:
-        raise ValueError(f"rollout.lockstep: engine {state.kind!r} at {chosen.url} takes no whole batches")
+    if is_lockstep and not state.takes_batches:
+        raise ValueError(f"rollout.lockstep: engine {state.kind!r} at {url} takes no whole batches")
     if model is not None:
         await engine.publish(dict(model.named_parameters()), 0)
     return engine
@@ -382,7 +394,5 @@ def load_model(config: ModelConfig) -> Any:
     return steadied(AutoModelForCausalLM.from_pretrained(path, **options, **quantising))
 
 
-def _cassette(recipe: Recipe) -> Cassette | None:
-    if recipe.tools.cassette is None:
-        return None
-    return Cassette(recipe.tools.cassette, Mode(recipe.tools.cassette_mode))
+def _cassette(tools: ToolsConfig) -> Cassette | None:
+    return None if tools.cassette is None else Cassette(tools.cassette, Mode(tools.cassette_mode))

@@ -15,6 +15,7 @@ from turnwise.records.run_marks import (
     is_made_here,
     named_besides_servers,
     remember_agreed,
+    sources_of,
 )
 from turnwise.system.files.regular_files import read_bytes
 from turnwise.worlds.generated.world import is_world_name
@@ -48,7 +49,7 @@ def not_agreed_to(recipe: Recipe, changed: Recipe, overridden: Sequence[str]) ->
     `changed` is the recipe with the overrides, `overridden` their keys: what an override names needs no
     consent. Raises ValueError for a bad mcp.json.
     """
-    if is_made_here(recipe):
+    if is_made_here(sources_of(recipe)):
         return ()
     named = tuple(item for item in named_in(changed) if not _is_replaced(item.key, overridden))
     return () if is_agreed_to(named) else named
@@ -63,7 +64,7 @@ def consent_question(run: Path, named: Sequence[Named]) -> str:
 def keep_agreement(before: Recipe, after: Recipe) -> None:
     """Extend the user's agreement to their changes of a recipe that they had agreed to before."""
     try:
-        if not is_made_here(before) and is_agreed_to(named_in(before)):
+        if not is_made_here(sources_of(before)) and is_agreed_to(named_in(before)):
             remember_agreed(named_in(after))
     except ValueError as error:  # an override replaced an mcp.json that does not exist
         logger.info("nothing was agreed to: %s", error)

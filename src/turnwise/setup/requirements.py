@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from turnwise.config import Recipe
 from turnwise.models.chat import RenderedChat
-from turnwise.rewards import parts_of, why_unscorable_by
+from turnwise.rewards import RewardTerm, parts_of, why_unscorable_by
 from turnwise.rewards import why_unscorable as why_unscorable_of
 from turnwise.setup.bench import Workbench, offered_tools, require_harmless, used_servers
 from turnwise.tasks.check import check_files
@@ -23,7 +23,7 @@ def task_problems(
     if recipe.environment:  # its tools are known only when an episode begins
         found = [str(item) for file in files for item in read(file) if isinstance(item, Problem)]
     else:
-        why_unscorable = why_unscorable_by(parts_of(recipe))
+        why_unscorable = why_unscorable_by(parts_of(recipe.rewards))
         found = [str(problem) for problem in check_files(files, tools, why_unscorable, live)]
     if found:
         return found
@@ -46,7 +46,11 @@ def training_problems(recipe: Recipe, tasks: Sequence[Task]) -> Iterator[str]:
     except ValueError as error:
         yield str(error)
         return
-    num_choices, step = least_choice(tasks, curriculum_of(recipe), recipe.run.num_steps_for(len(tasks)))
+    num_choices, step = least_choice(
+        tasks,
+        curriculum_of(recipe.curriculum, recipe.run, recipe.rollout.group_size),
+        recipe.run.num_steps_for(len(tasks)),
+    )
     if num_choices < recipe.run.tasks_per_step:
         yield (
             f"curriculum: step {step} can draw from {num_choices} tasks of tasks.train, "
@@ -69,10 +73,12 @@ def playing_problems(
     Without `chat`, for example when an endpoint counts its own tokens, prompts may have any length.
     `has_score`: whether the recipe's environment scores.
     """
-    parts = parts_of(recipe)
+    parts = parts_of(recipe.rewards)
     if recipe.environment:
-        yield from environment_problems(recipe, tasks, has_score=has_score)
+        yield from environment_problems(recipe.environment, tasks, None if has_score else parts)
         return
+    is_shown = chat is not None and recipe.engine.kind == "scripted"
+    has_user_model = bool(recipe.user.model) or is_shown or recipe.tools.is_replayed
     for task in tasks:
         why = why_unscorable_of(task, parts)
         if why is not None:
@@ -80,23 +86,22 @@ def playing_problems(
         if not task.prompt:
             yield f"task {task.id!r}: its prompt is empty"
             return
-        if isinstance(task.user, ModelUser) and not has_user_model(recipe, chat):
+        if isinstance(task.user, ModelUser) and not has_user_model:
             yield f"task {task.id!r}: user.kind is 'model', and the recipe does not set user.model"
-        if chat is not None and recipe.engine.kind == "scripted" and not task.demonstration:
+        if is_shown and not task.demonstration:
             yield f"task {task.id!r}: the scripted engine needs a demonstration"
     if chat is not None:
-        yield from prompt_problems(recipe, tasks, chat, tools)
+        yield from prompt_problems(recipe.rollout.tokens_per_episode, tasks, chat, tools)
 
 
-def has_user_model(recipe: Recipe, chat: RenderedChat | None) -> bool:
-    """Return whether users are played by a model, a recording or, with a scripted engine, demonstrations."""
-    is_shown = chat is not None and recipe.engine.kind == "scripted"
-    return bool(recipe.user.model) or is_shown or recipe.tools.is_replayed
+def environment_problems(
+    environment: str, tasks: Sequence[Task], parts: Sequence[RewardTerm] | None
+) -> Iterator[str]:
+    """Yield problems that prevent these tasks from being played in the environment, or scored.
 
-
-def environment_problems(recipe: Recipe, tasks: Sequence[Task], *, has_score: bool) -> Iterator[str]:
-    """Yield problems that prevent these tasks from being played or scored in the recipe's environment."""
-    parts = parts_of(recipe)
+    `parts` of the reward; None if the environment scores.
+    """
+    name = f"environment {environment!r}"
     for task in tasks:
         keys = {
             "servers": task.servers,
@@ -105,18 +110,16 @@ def environment_problems(recipe: Recipe, tasks: Sequence[Task], *, has_score: bo
             "user": task.user,
         }
         if ignored := [key for key, value in keys.items() if value]:
-            name = f"environment {recipe.environment!r}"
             yield f"task {task.id!r}: {ignored[0]} is set, and {name} has no servers and no other user"
-        why = None if has_score else why_unscorable_of(task, parts)
+        why = None if parts is None else why_unscorable_of(task, parts)
         if why is not None:
-            yield f"task {task.id!r}: environment {recipe.environment!r} has no method score(), and {why}"
+            yield f"task {task.id!r}: {name} has no method score(), and {why}"
 
 
 def prompt_problems(
-    recipe: Recipe, tasks: Sequence[Task], chat: RenderedChat, tools: Sequence[Tool]
+    limit: int, tasks: Sequence[Task], chat: RenderedChat, tools: Sequence[Tool]
 ) -> Iterator[str]:
-    """Yield a problem for each prompt that leaves an episode no tokens to sample."""
-    limit = recipe.rollout.tokens_per_episode
+    """Yield a problem for each prompt that leaves an episode of `limit` tokens none to sample."""
     groups: dict[tuple[str, ...], list[Task]] = {}
     for task in tasks:
         groups.setdefault(tuple(tool.name for tool in offered_tools(task, tools)), []).append(task)

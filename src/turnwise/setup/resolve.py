@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from turnwise.config import Recipe
+from turnwise.config import HardwareConfig, Recipe, RunConfig
 from turnwise.setup.request import RunRequest
 from turnwise.setup.resolved_run import ResolvedRun
 from turnwise.setup.servers import NO_SERVERS, servers_of
@@ -23,7 +23,7 @@ def resolve(request: RunRequest, recipe: Recipe, splits: Sequence[str] = ()) -> 
     tasks = _tasks(request, recipe, splits)
     if "train" in tasks:
         if "train" not in recipe.tasks.files:
-            recipe = _with_few_tasks(recipe, len(tasks["train"]))
+            recipe = recipe.model_copy(update={"run": _with_few_tasks(recipe.run, len(tasks["train"]))})
         recipe = recipe.with_steps(len(tasks["train"]))
     servers = NO_SERVERS if recipe.tools.is_replayed else servers_of(recipe, given=request.functions)
     return ResolvedRun(recipe, tasks, servers, request.functions, servers.notes)
@@ -32,21 +32,20 @@ def resolve(request: RunRequest, recipe: Recipe, splits: Sequence[str] = ()) -> 
 def resolve_alone(request: RunRequest, recipe: Recipe, splits: Sequence[str] = ()) -> ResolvedRun:
     """Resolve what a single process does; a note says which settings for several it leaves out."""
     run = resolve(request, recipe, splits)
-    if not (left := _for_several(recipe)):
+    if not (left := _for_several(recipe.hardware)):
         return run
     note = f"one process does this, with the whole model; left out: {', '.join(left)}"
     return replace(run, notes=(note, *run.notes))
 
 
-def require_one_process(recipe: Recipe) -> None:
-    """Raise ValueError if the recipe is for several processes, which only `turnwise train` can start."""
-    if left := _for_several(recipe):
+def require_one_process(hardware: HardwareConfig) -> None:
+    """Raise ValueError if the settings are for several processes, which only `turnwise train` can start."""
+    if left := _for_several(hardware):
         raise ValueError(f"{', '.join(left)}: only the command `turnwise train` starts several processes")
 
 
-def _for_several(recipe: Recipe) -> list[str]:
+def _for_several(hardware: HardwareConfig) -> list[str]:
     """Return the settings that only several processes can follow."""
-    hardware = recipe.hardware
     left = [f"hardware.num_processes = {hardware.num_processes}"] if hardware.num_processes > 1 else []
     left += [f"hardware.strategy = '{hardware.strategy}'"] if hardware.strategy != "data_parallel" else []
     return left
@@ -64,12 +63,11 @@ def _tasks(request: RunRequest, recipe: Recipe, splits: Sequence[str]) -> dict[s
     return given
 
 
-def _with_few_tasks(recipe: Recipe, num_tasks: int) -> Recipe:
-    """Return the recipe; unless run.tasks_per_step was set, a step draws no more tasks than there are."""
-    run = recipe.run
+def _with_few_tasks(run: RunConfig, num_tasks: int) -> RunConfig:
+    """Return the settings; unless run.tasks_per_step was set, a step draws no more tasks than there are."""
     if "tasks_per_step" in run.model_fields_set or not 0 < num_tasks < run.tasks_per_step:
-        return recipe
-    return recipe.model_copy(update={"run": run.model_copy(update={"tasks_per_step": num_tasks})})
+        return run
+    return run.model_copy(update={"tasks_per_step": num_tasks})
 
 
 def without_quantisation(recipe: Recipe) -> Recipe:
@@ -78,4 +76,4 @@ def without_quantisation(recipe: Recipe) -> Recipe:
         return recipe
     from turnwise.models.quantised import settled
 
-    return settled(recipe)
+    return recipe.model_copy(update={"model": settled(recipe.model)})

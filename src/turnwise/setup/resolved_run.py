@@ -12,6 +12,7 @@ from turnwise.rollout.players.policy import EpisodeLimits
 from turnwise.setup.servers import ReadyServers
 from turnwise.system.python_functions import Given
 from turnwise.system.terminal import printable
+from turnwise.tasks.selection import across_families
 from turnwise.types import Task
 
 
@@ -49,6 +50,14 @@ class ResolvedRun:
             f"no tasks: tasks.{split} is not set (`turnwise tasks make` makes some), and none were given"
         )
 
+    def measured_tasks(self) -> dict[str, tuple[Task, ...]]:
+        """Return the tasks of every evaluation that a training run will make, by split."""
+        return {
+            split: across_families(self.tasks[split], self.recipe.evaluation.num_tasks)
+            for split in self.recipe.played_splits
+            if split in self.tasks and split != "train"
+        }
+
     def changed(self, changes: Mapping[str, Any]) -> "ResolvedRun":
         """Return the run with these keys of its recipe changed; they must leave tasks and servers as is."""
         return replace(self, recipe=override_recipe(self.recipe, changes))
@@ -62,12 +71,12 @@ class ResolvedRun:
         return EpisodeLimits(rollout.tokens_per_turn, rollout.tokens_per_episode, rollout.seconds)
 
     def rules(self, *, is_evaluation: bool = False) -> EpisodeRules:
-        """Return the rules of training episodes, or of evaluations: plain unless the recipe differs."""
-        if is_evaluation and self.recipe.evaluation.plain:
+        """Return the rules of training episodes, or the plain ones of evaluations."""
+        if is_evaluation:
             return PLAIN
         rollout = self.recipe.rollout
         mend = self.recipe.tools.mend_arguments
-        return EpisodeRules(rollout.hints, rollout.max_repeats, rollout.mark_repeats, mend)
+        return EpisodeRules(rollout.hints, rollout.max_repeats, mend)
 
     def collection(self, group_size: int | None = None, seed: int | None = None) -> CollectionPlan:
         return CollectionPlan(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from turnwise.config import Recipe
-from turnwise.config.generated_worlds import GeneratedWorlds, generated_worlds
+from turnwise.config.generated_worlds import generated_worlds
 from turnwise.system.python_functions import NOTHING_GIVEN, Given
 from turnwise.tasks.load import save
 from turnwise.tasks.selection import SPLITS
@@ -15,7 +15,9 @@ from turnwise.worlds.generated.folder import tasks_of_worlds
 
 def may_make_tasks(recipe: Recipe) -> bool:
     """Return whether the recipe names no training tasks, and something that has its own."""
-    return recipe.tasks.train is None and (bool(recipe.environment) or _worlds(recipe) is not None)
+    return recipe.tasks.train is None and (
+        bool(recipe.environment) or generated_worlds(recipe.tools.mcp) is not None
+    )
 
 
 def own_tasks(recipe: Recipe, given: Given = NOTHING_GIVEN) -> dict[str, tuple[Task, ...]]:
@@ -25,7 +27,7 @@ def own_tasks(recipe: Recipe, given: Given = NOTHING_GIVEN) -> dict[str, tuple[T
     """
     if not may_make_tasks(recipe):
         return {}
-    worlds, name = _worlds(recipe), recipe.environment
+    worlds, name = generated_worlds(recipe.tools.mcp), recipe.environment
     if worlds is not None:
         made = tasks_of_worlds(worlds.num, worlds.seed)
     else:
@@ -37,27 +39,18 @@ def own_tasks(recipe: Recipe, given: Given = NOTHING_GIVEN) -> dict[str, tuple[T
     return {split: tasks for split, tasks in made.items() if split not in recipe.tasks.files}
 
 
-def _worlds(recipe: Recipe) -> GeneratedWorlds | None:
-    return generated_worlds(recipe.tools.mcp)
-
-
 def with_own_tasks(recipe: Recipe, folder: Path, given: Given = NOTHING_GIVEN) -> Recipe:
     """Write the recipe's own tasks to this folder and return the recipe that refers to the files.
 
     Raises ValueError if the recipe has an environment and there are no training tasks at all.
     """
     made = own_tasks(recipe, given)
-    require_train_tasks(recipe, "train" in made)
-    return with_tasks_in(recipe, made, folder)
-
-
-def require_train_tasks(recipe: Recipe, is_generated: bool) -> None:
-    """Raise ValueError if there is an environment, and neither a file nor `tasks()` has training tasks."""
-    if recipe.environment and recipe.tasks.train is None and not is_generated:
+    if recipe.environment and recipe.tasks.train is None and "train" not in made:
         raise ValueError(
             f"tasks.train is not set, and environment {recipe.environment!r} generates no training tasks: "
             "give a file, or add a static method tasks() to the class"
         )
+    return with_tasks_in(recipe, made, folder)
 
 
 def with_tasks_in(recipe: Recipe, tasks: Mapping[str, tuple[Task, ...]], folder: Path) -> Recipe:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from turnwise.config import Recipe
+from turnwise.config import CurriculumConfig, RunConfig
 from turnwise.tasks.success_record import SuccessRecord, record_as_json, record_of
 from turnwise.types import Difficulty, Task
 
@@ -242,14 +242,13 @@ def least_choice(tasks: Sequence[Task], curriculum: Curriculum, num_steps: int) 
     return min(counts, default=(len(tasks), 0))
 
 
-def curriculum_of(recipe: Recipe) -> Curriculum:
-    config = recipe.curriculum
-    if recipe.run.num_epochs is not None:
-        return ShuffledPasses(recipe.run.tasks_per_step)
+def curriculum_of(config: CurriculumConfig, run: RunConfig, group_size: int) -> Curriculum:
+    if run.num_epochs is not None:
+        return ShuffledPasses(run.tasks_per_step)
     if config.kind == "success":
-        return BySuccess(config.threshold, recipe.run.tasks_per_step * recipe.rollout.group_size)
+        return BySuccess(config.threshold, run.tasks_per_step * group_size)
     if config.kind == "learnability":
-        return ByLearnability(recipe.rollout.group_size)
+        return ByLearnability(group_size)
     return Schedule(config.points) if config.kind == "schedule" else Schedule()
 
 

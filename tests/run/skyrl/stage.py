@@ -87,7 +87,7 @@ class ModelClient(InferenceEngineInterface):
         if self._engine is None:
             from turnwise.models.chat import load_tokenizer
 
-            self._engine = transformers_engine(self._recipe)
+            self._engine = transformers_engine(self._recipe.model, self._recipe.sizes)
             self._tokenizer = load_tokenizer(self._recipe.model.path)
         [prompt_ids] = input_batch["prompt_token_ids"]
         params = input_batch["sampling_params"]

@@ -134,7 +134,7 @@ def main() -> None:
     # a quantised base is shared by engine and policy, as in a run
     learning = model_of(recipe) if recipe.model.quantisation == "none" else twin(sampled)
     loading = meter.end_loading()
-    engine = transformers_engine(recipe, sampled)
+    engine = transformers_engine(recipe.model, recipe.sizes, sampled)
     num_cached = asyncio.run(fill(engine, recipe))
     played = meter.now()
     policy = Policy(learning, recipe.policy, device=device)

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from turnwise.dashboard.index.episodes import fault_of, messages_of, tools_of, verdicts
-from turnwise.dashboard.index.index import Index, offer
+from turnwise.dashboard.index.index import Index
+from turnwise.dashboard.index.rows import offer
 from turnwise.dashboard.views.listing import members, of_task
 from turnwise.dashboard.views.malformed import place_of
 from turnwise.dashboard.views.token_credit import group_advantage, traced, why_not
@@ -178,5 +179,5 @@ def _call(number: int, call: Mapping[str, Any], results: Sequence[Mapping[str, A
 
 def _tools(index: Index, row: Mapping[str, Any]) -> Sequence[Tool]:
     with index.reading() as connection:
-        offered = offer(index, connection, row["file"], row["digest"])
+        offered = offer(index.line, connection, row["file"], row["digest"])
     return tools_of(offered) if offered else ()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from turnwise.config import Recipe
+from turnwise.config import HardwareConfig, ModelConfig, Recipe, ToolsConfig
 from turnwise.config.requirements import requirements
 from turnwise.mcp.listing import ToolListing, list_tools
 from turnwise.models.chat import RenderedChat
@@ -47,10 +47,14 @@ async def dry_run(recipe: Recipe, listing: ToolListing | None = None) -> DryRun:
     the recipe's servers if they are known already. Raises ValueError for a mistake that leaves nothing else
     to check.
     """
-    chat = _chat(recipe)
+    chat = _chat(recipe.model)
     setup = await dry_episodes(recipe, listing, chat if isinstance(chat, RenderedChat) else None)
     recipe = recipe.with_steps(len(load(recipe.tasks.require_train())))
-    plan = _plan(recipe)
+    plan: MemoryPlan | ValueError
+    try:
+        plan = plan_for_recipe(recipe)
+    except ValueError as error:  # a mistake in the recipe, or a model that is not there
+        plan = error
     warm_start = _warm_start(recipe)
     missing = [chat] if isinstance(chat, str) else []
     problems = [*missing, *setup.problems, *warm_start.problems, *_misfits(recipe, plan)]
@@ -63,14 +67,6 @@ async def dry_run(recipe: Recipe, listing: ToolListing | None = None) -> DryRun:
         tuple(dict.fromkeys(problems)),  # each part that needs the model says that it is missing
         (*setup.unchecked, *unplanned),
     )
-
-
-def _plan(recipe: Recipe) -> MemoryPlan | ValueError:
-    """The memory plan, or why there is none: a mistake in the recipe, or a model that is not there."""
-    try:
-        return plan_for_recipe(recipe)
-    except ValueError as error:
-        return error
 
 
 def _warm_start(recipe: Recipe) -> DryRun:
@@ -97,7 +93,7 @@ async def dry_episodes(
     """
     recipe.tasks.require_train()
     recipe.rollout.require_exploration()
-    async with Rewards(parts_of(recipe)):
+    async with Rewards(parts_of(recipe.rewards)):
         pass  # raises for an unknown part or option
     servers = servers_of(recipe)
     listing = listing or await list_tools(servers.specs)
@@ -116,34 +112,36 @@ async def dry_episodes(
         unchecked.append("the length of prompts, which needs the model's tokenizer")
     counts = ", ".join(f"{len(split_tasks)} {split}" for split, split_tasks in tasks.items())
     if recipe.environment and not problems:
-        offered, problems = await _try_environment(recipe, tasks["train"][0], chat)
+        offered, problems = await _try_environment(recipe.environment, recipe.tools, tasks["train"][0], chat)
         unchecked += [] if chat is not None else [f"the environment {recipe.environment}"]
     else:
         offered = f"{counted(len(listing.tools), 'server')} with {counted(len(tools), 'tool')}"
     return DryRun((f"tasks: {counts}; {offered}", *servers.notes), tuple(problems), tuple(unchecked))
 
 
-async def _try_environment(recipe: Recipe, task: Task, chat: RenderedChat | None) -> tuple[str, list[str]]:
+async def _try_environment(
+    environment: str, tools: ToolsConfig, task: Task, chat: RenderedChat | None
+) -> tuple[str, list[str]]:
     """Begin one episode and close it; return what it offers, and the problems."""
-    name = f"environment {recipe.environment}"
+    name = f"environment {environment}"
     if chat is None:
         return f"{name}, not tried", []
     try:
-        async with open_environment(recipe, chat).lease(task) as leased:
+        async with open_environment(environment, tools, chat).lease(task) as leased:
             return f"{name} with {counted(len(leased.tools), 'tool')}", []
     except (EnvironmentDown, RuntimeError, ValueError) as error:
         return name, [str(error)]
 
 
-def _chat(recipe: Recipe) -> RenderedChat | str:
-    """The recipe's chat, or why there is none."""
+def _chat(model: ModelConfig) -> RenderedChat | str:
+    """The model's chat, or why it cannot be opened."""
     try:
-        return chat_of(recipe)
+        return chat_of(model)
     except ValueError as error:
         return str(error)
     except OSError as error:  # raised by transformers for a folder or name without a tokenizer
         [first, *_] = str(error).splitlines()
-        return f"model.path: {recipe.model.path!r} has no tokenizer to load: {first}"
+        return f"model.path: {model.path!r} has no tokenizer to load: {first}"
 
 
 def _shortened(found: list[str]) -> list[str]:
@@ -196,7 +194,7 @@ def _lines(recipe: Recipe, plan: MemoryPlan | ValueError, setup: Sequence[str]) 
         f"{recipe.optimizer.learning_rate:g}"
     )
     if recipe.hardware.num_processes > 1:
-        yield _shares(recipe)
+        yield _shares(recipe.hardware, run.tasks_per_step)
     yield f"memory: {_memory(plan)}"
     yield f"folder: under {run.folder.absolute()}; nothing was played or written"
 
@@ -210,9 +208,8 @@ def _memory(plan: MemoryPlan | ValueError) -> str:
     return f"{planned}; {step_sizes_line(plan.sizes)}"
 
 
-def _shares(recipe: Recipe) -> str:
+def _shares(hardware: HardwareConfig, num_groups: int) -> str:
     """One line on what each process holds, plays and learns from."""
-    hardware, num_groups = recipe.hardware, recipe.run.tasks_per_step
     shares = [len(range(number, num_groups, hardware.num_processes)) for number in range(2)]
     groups = " or ".join(dict.fromkeys(str(share) for share in shares))
     held = "all of the policy" if hardware.strategy == "data_parallel" else "a part of every layer"

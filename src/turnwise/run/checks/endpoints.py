@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from turnwise.config import Recipe
+from turnwise.config import Recipe, UserConfig
 from turnwise.rewards.judge import Judge
 from turnwise.run.checks.findings import Finding, FindingLevel
 from turnwise.run.checks.machine import has_model_packages
@@ -25,7 +25,7 @@ async def check_endpoints(recipe: Recipe) -> AsyncIterator[Finding]:
         if part.name == "judge":
             yield await _check_judge(part.options)
     if recipe.user.url and not recipe.tools.is_replayed and has_model_packages():
-        yield await _check_user(recipe)
+        yield await _check_user(recipe.user)
 
 
 async def _check_judge(options: Mapping[str, Any]) -> Finding:
@@ -44,13 +44,13 @@ async def _check_judge(options: Mapping[str, Any]) -> Finding:
     return Finding("judge", FindingLevel.GOOD, f"{options['model']} gave a verdict")
 
 
-async def _check_user(recipe: Recipe) -> Finding:
+async def _check_user(user: UserConfig) -> Finding:
     """Ask the model that plays users for a reply."""
     from turnwise.rollout.users.user_samplers import EndpointSampler
     from turnwise.setup.user_model import account_of
 
     try:
-        sampler = EndpointSampler(account_of(recipe.user), PATIENCE)
+        sampler = EndpointSampler(account_of(user), PATIENCE)
     except ValueError as error:
         return Finding("user", FindingLevel.BAD, str(error), "mend the section [user] of the recipe")
     try:
@@ -60,4 +60,4 @@ async def _check_user(recipe: Recipe) -> Finding:
         return Finding("user", FindingLevel.BAD, str(error), advice)
     finally:
         await sampler.close()
-    return Finding("user", FindingLevel.GOOD, f"{recipe.user.model} replied at {recipe.user.url}")
+    return Finding("user", FindingLevel.GOOD, f"{user.model} replied at {user.url}")

@@ -8,7 +8,9 @@ from turnwise.run.checks import keys, machine
 from turnwise.run.checks.endpoints import check_endpoints
 from turnwise.run.checks.findings import ROLLOUT, Finding, FindingLevel
 from turnwise.run.checks.servers import Reached, reach_servers
-from turnwise.setup.servers import ReadyServers
+from turnwise.setup.resolved_run import ResolvedRun
+from turnwise.setup.servers import NO_SERVERS, ReadyServers
+from turnwise.system.python_functions import NOTHING_GIVEN
 
 
 async def examine(
@@ -31,7 +33,7 @@ async def examine(
     if recipe is not None and can_train and recipe.engine.kind == "remote":
         from turnwise.run.checks.model import check_remote
 
-        yield await check_remote(recipe)
+        yield await check_remote(recipe.engine.remote.url, is_lockstep=recipe.rollout.lockstep)
     if can_train:
         yield await asyncio.to_thread(machine.check_device, recipe.model.device if recipe else "auto")
     if recipe is not None:
@@ -45,30 +47,31 @@ async def examine(
     if recipe is not None and can_train:
         from turnwise.run.checks.model import needed_servers
 
-        needed = needed_servers(recipe, servers)
+        needed = needed_servers(recipe.tasks, servers)
     reached = await reach_servers(servers, needed)
     for finding in reached.findings:
         yield finding
     if recipe is not None and can_train:
-        async for finding in _examine_recipe(recipe, reached, recipe_name):
+        run = ResolvedRun(recipe, {}, NO_SERVERS if recipe.tools.is_replayed else servers, NOTHING_GIVEN)
+        async for finding in _examine_run(run, reached, recipe_name):
             yield finding
 
 
-async def _examine_recipe(recipe: Recipe, reached: Reached, recipe_name: str) -> AsyncIterator[Finding]:
+async def _examine_run(run: ResolvedRun, reached: Reached, recipe_name: str) -> AsyncIterator[Finding]:
     from turnwise.run.checks import model as setup
 
-    is_sound = reached.is_whole
-    for finding in setup.check_tasks(recipe, reached):
+    recipe, is_sound = run.recipe, reached.is_whole
+    for finding in setup.check_tasks(run, reached):
         is_sound = is_sound and finding.level is not FindingLevel.BAD
         yield finding
-    task = setup.some_task(recipe, reached.tools) if is_sound else None
+    task = setup.some_task(recipe.tasks, reached.tools) if is_sound else None
     if recipe.engine.kind != "scripted":
-        async for finding in setup.check_model(recipe, task, reached.tools):
+        async for finding in setup.check_model(run, task, reached.tools):
             is_sound = is_sound and finding.level is not FindingLevel.BAD
             yield finding
     if task is not None and is_sound:
-        yield await setup.check_rollout(recipe, task)
+        yield await setup.check_rollout(run, task)
         if recipe.engine.kind != "scripted":
-            yield await setup.check_first_episodes(recipe, reached.tools, recipe_name)
+            yield await setup.check_first_episodes(run, reached.tools, recipe_name)
     elif recipe.tasks.files:
         yield Finding(ROLLOUT, FindingLevel.WARNING, "not tried: what is bad above would make it fail")

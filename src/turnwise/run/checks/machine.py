@@ -70,7 +70,7 @@ def without_quantisation(recipe: Recipe) -> Recipe:
         return recipe
     from turnwise.models.quantised import unquantised, why_not
 
-    return unquantised(recipe) if why_not() else recipe
+    return recipe.model_copy(update={"model": unquantised(recipe.model)}) if why_not() else recipe
 
 
 def has_model_packages() -> bool:

@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from turnwise.config import Recipe
-from turnwise.models.chat import RenderedChat, load_tokenizer, open_chat
+from turnwise.config import TasksConfig
+from turnwise.models.chat import RenderedChat
 from turnwise.models.hub import ModelNotFound
 from turnwise.rewards import is_success, succeeded
 from turnwise.rollout.collector import CollectionFailed
@@ -16,6 +17,7 @@ from turnwise.run.checks.memory_table import verdict
 from turnwise.run.checks.servers import Reached
 from turnwise.run.health.first_episodes import examine_first
 from turnwise.setup.bench import (
+    chat_of,
     load_model,
     offered_tools,
     open_workbench,
@@ -24,9 +26,7 @@ from turnwise.setup.bench import (
     used_servers,
 )
 from turnwise.setup.memory import UnsupportedArchitecture, advice, plan_for_recipe
-from turnwise.setup.request import RunRequest
 from turnwise.setup.requirements import prompt_problems, task_problems
-from turnwise.setup.resolve import resolve
 from turnwise.setup.resolved_run import ResolvedRun
 from turnwise.setup.servers import ReadyServers
 from turnwise.tasks.load import PlacedTask, read
@@ -43,27 +43,28 @@ _MAX_SHOWN = 5
 """The most problems of task files or prompts that are reported one by one."""
 
 
-async def check_remote(recipe: Recipe) -> Finding:
-    """Check whether an engine answers at the recipe's address, without waiting for it to start."""
+async def check_remote(url: str, *, is_lockstep: bool) -> Finding:
+    """Check whether an engine answers at this address, without waiting for it to start."""
     async with contextlib.AsyncExitStack() as exits:
         try:
-            await remote_engine(recipe, exits, wait_seconds=0.0)
+            await remote_engine(url, exits, is_lockstep=is_lockstep, wait_seconds=0.0)
         except ValueError as error:
             return Finding("engine", FindingLevel.BAD, str(error), "start it there: turnwise engine RECIPE")
-    return Finding("engine", FindingLevel.GOOD, f"one answers at {recipe.engine.remote.url}")
+    return Finding("engine", FindingLevel.GOOD, f"one answers at {url}")
 
 
-def needed_servers(recipe: Recipe, servers: ReadyServers) -> set[str]:
-    """Return the servers that the recipe's tasks use: all if a task names none or there are no tasks."""
-    return used_servers(_tasks(recipe, ()), [*(spec.name for spec in servers.specs), *servers.mistakes])
+def needed_servers(files: TasksConfig, servers: ReadyServers) -> set[str]:
+    """Return the servers that the tasks of these files use: all if there are none or one names none."""
+    return used_servers(_tasks(files, ()), [*(spec.name for spec in servers.specs), *servers.mistakes])
 
 
 # --- tasks -------------------------------------------------------------------------------------------------
 
 
-def check_tasks(recipe: Recipe, reached: Reached) -> Iterator[Finding]:
+def check_tasks(run: ResolvedRun, reached: Reached) -> Iterator[Finding]:
     """Check the recipe's task files against the tools that the servers offer."""
-    files = _task_files(recipe)
+    recipe = run.recipe
+    files = _task_files(recipe.tasks)
     if recipe.tasks.train is None:
         advice = "set tasks.train in the recipe; `turnwise tasks make` makes some"
         yield Finding(
@@ -90,36 +91,32 @@ def check_tasks(recipe: Recipe, reached: Reached) -> Iterator[Finding]:
         yield Finding("tasks", FindingLevel.GOOD, f"{counts}{checked}")
 
 
-def _task_files(recipe: Recipe) -> list[Path]:
-    return list(dict.fromkeys(recipe.tasks.files.values()))  # one file may be both validation and test
+def _task_files(tasks: TasksConfig) -> list[Path]:
+    return list(dict.fromkeys(tasks.files.values()))  # one file may be both validation and test
 
 
-def some_task(recipe: Recipe, tools: Sequence[Tool]) -> Task | None:
+def some_task(files: TasksConfig, tools: Sequence[Tool]) -> Task | None:
     """Return a task to try: the first with a demonstration, else the first."""
-    tasks = _tasks(recipe, tools)
+    tasks = _tasks(files, tools)
     return next((task for task in tasks if task.demonstration), tasks[0] if tasks else None)
 
 
-def _tasks(recipe: Recipe, tools: Sequence[Tool]) -> list[Task]:
+def _tasks(files: TasksConfig, tools: Sequence[Tool]) -> list[Task]:
     tool_servers = {tool.name: tool.server for tool in tools}
-    items = (item for path in _task_files(recipe) for item in read(path, tool_servers=tool_servers))
+    items = (item for path in _task_files(files) for item in read(path, tool_servers=tool_servers))
     return [item.task for item in items if isinstance(item, PlacedTask)]
 
 
 # --- the model ---------------------------------------------------------------------------------------------
 
 
-async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) -> AsyncIterator[Finding]:
+async def check_model(run: ResolvedRun, task: Task | None, tools: Sequence[Tool]) -> AsyncIterator[Finding]:
     """Load tokenizer, chat and weights, then sample a few tokens after the prompt of a task."""
+    recipe = run.recipe
     path = recipe.model.path
     advice = "set model.path to `embedded`, a folder that transformers can load, or a name on the hub"
     try:
-        tokenizer = await asyncio.to_thread(load_tokenizer, path)
-        chat = open_chat(
-            tokenizer,
-            system_prompt=recipe.model.system_prompt,
-            enable_thinking=recipe.model.thinking,
-        )
+        chat = await asyncio.to_thread(chat_of, recipe.model)
         model = await asyncio.to_thread(load_model, recipe.model)
     except ModelNotFound as error:
         yield Finding("model", FindingLevel.BAD, str(error), advice)
@@ -129,21 +126,23 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
         return
     for note in chat.notes:
         yield Finding("chat", FindingLevel.WARNING, note, "see docs/design/chat.md; nothing needs to be done")
-    yield await asyncio.to_thread(_size, recipe)
+    yield await asyncio.to_thread(_size, run)
     too_long: list[str] = []
     if task is not None and not recipe.environment:  # an environment sets the prompt when an episode begins
-        too_long = list(prompt_problems(recipe, _tasks(recipe, tools), chat, tools))
+        too_long = list(
+            prompt_problems(recipe.rollout.tokens_per_episode, _tasks(recipe.tasks, tools), chat, tools)
+        )
     for problem in too_long[:_MAX_SHOWN]:
         yield Finding("sampling", FindingLevel.BAD, problem, "there is no room to say anything")
     if too_long:
         return
-    yield await asyncio.to_thread(_call_tokens, recipe, model, chat)
-    yield await _sample(recipe, model, chat, task, tools)
+    yield await asyncio.to_thread(_call_tokens, run, model, chat)
+    yield await _sample(run, model, chat, task, tools)
 
 
-def _call_tokens(recipe: Recipe, model: Any, chat: RenderedChat) -> Finding:
+def _call_tokens(run: ResolvedRun, model: Any, chat: RenderedChat) -> Finding:
     """Report whether the model has been trained on the tokens of a tool call."""
-    choice = choose_call_tokens(recipe, model, chat)
+    choice = choose_call_tokens(run.recipe, model, chat)
     if choice.recipe.policy.lora_tokens:
         return Finding("call tokens", FindingLevel.GOOD, choice.note)
     if choice.note:
@@ -156,8 +155,9 @@ def _call_tokens(recipe: Recipe, model: Any, chat: RenderedChat) -> Finding:
     return Finding("call tokens", FindingLevel.GOOD, f"the model knows how to begin and end a call: {names}")
 
 
-def _size(recipe: Recipe) -> Finding:
+def _size(run: ResolvedRun) -> Finding:
     """Report the model's size and whether a run of it fits into the free memory."""
+    recipe = run.recipe
     try:
         plan = plan_for_recipe(recipe)
     except UnsupportedArchitecture as error:
@@ -172,8 +172,9 @@ def _size(recipe: Recipe) -> Finding:
 
 
 async def _sample(
-    recipe: Recipe, model: Any, chat: RenderedChat, task: Task | None, tools: Sequence[Tool]
+    run: ResolvedRun, model: Any, chat: RenderedChat, task: Task | None, tools: Sequence[Tool]
 ) -> Finding:
+    recipe = run.recipe
     messages = (task.prompt if task is not None else ()) or (Message("user", "What can you do?"),)
     prompt = chat.open(messages, offered_tools(task, tools) if task is not None else tools)
     limit = recipe.rollout.tokens_per_episode
@@ -184,7 +185,7 @@ async def _sample(
         )
         return Finding("sampling", FindingLevel.BAD, detail, advice)
     try:
-        engine = transformers_engine(recipe, model)
+        engine = transformers_engine(recipe.model, recipe.sizes, model)
     except (ValueError, RuntimeError) as error:
         return Finding("sampling", FindingLevel.BAD, str(error), "choose another model, device or dtype")
     try:
@@ -201,12 +202,11 @@ async def _sample(
 # --- one episode -------------------------------------------------------------------------------------------
 
 
-async def check_rollout(recipe: Recipe, task: Task) -> Finding:
+async def check_rollout(run: ResolvedRun, task: Task) -> Finding:
     """Play one task as a run would, with its real tools: its demonstration, or the model itself."""
     is_shown = bool(task.demonstration)
     advice = "see docs/troubleshooting.md"
     try:
-        run = resolve(RunRequest(recipe), recipe)
         trajectory = await _play(run.demonstrated() if is_shown else run, task)
     except (ValueError, LookupError, RuntimeError, CollectionFailed) as error:
         return Finding(ROLLOUT, FindingLevel.BAD, f"task {task.id!r}: {error}", advice)
@@ -247,15 +247,13 @@ async def _play_groups(
 # --- what a run would begin with ---------------------------------------------------------------------------
 
 
-async def check_first_episodes(recipe: Recipe, tools: Sequence[Tool], recipe_name: str) -> Finding:
+async def check_first_episodes(run: ResolvedRun, tools: Sequence[Tool], recipe_name: str) -> Finding:
     """Let the model play a few tasks, and say what must happen first if it never succeeds."""
-    tasks = across_families(_tasks(recipe, tools), _NUM_TRIED)
-    if recipe.engine.kind == "vllm":  # takes a minute or two to start, for a few episodes
-        recipe = recipe.model_copy(
-            update={"engine": recipe.engine.model_copy(update={"kind": "transformers"})}
-        )
+    tasks = across_families(_tasks(run.recipe.tasks, tools), _NUM_TRIED)
+    if run.recipe.engine.kind == "vllm":  # takes a minute or two to start, for a few episodes
+        engine = run.recipe.engine.model_copy(update={"kind": "transformers"})
+        run = replace(run, recipe=run.recipe.model_copy(update={"engine": engine}))
     try:
-        run = resolve(RunRequest(recipe), recipe)
         groups, failure = await _play_groups(run, tasks, group_size=_NUM_MEMBERS)
     except (ValueError, LookupError, CollectionFailed) as error:
         return Finding(FIRST_EPISODES, FindingLevel.BAD, str(error), "see docs/troubleshooting.md")
@@ -270,6 +268,6 @@ async def check_first_episodes(recipe: Recipe, tools: Sequence[Tool], recipe_nam
         return Finding(FIRST_EPISODES, FindingLevel.BAD, failure, "see docs/troubleshooting.md")
     if not first.cannot_learn:
         return Finding(FIRST_EPISODES, FindingLevel.GOOD, str(first))
-    is_shown = any(task.demonstration for task in _tasks(recipe, tools))
-    remedy = first.remedy(recipe, has_demonstrations=is_shown, recipe_name=recipe_name)
+    is_shown = any(task.demonstration for task in _tasks(run.recipe.tasks, tools))
+    remedy = first.remedy(run.recipe, has_demonstrations=is_shown, recipe_name=recipe_name)
     return Finding(FIRST_EPISODES, FindingLevel.WARNING, str(first), remedy)

@@ -61,7 +61,7 @@ async def prepare_engine(recipe: Recipe) -> None:
             )
     if recipe.engine.kind == "remote":
         async with contextlib.AsyncExitStack() as exits:
-            await remote_engine(recipe, exits)
+            await remote_engine(recipe.engine.remote.url, exits, is_lockstep=recipe.rollout.lockstep)
 
 
 async def rescue(

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from turnwise.config import Recipe
+from turnwise.config import ModelConfig, Recipe, SftConfig
 from turnwise.config.episodes import WARM_START_FIGURES
 from turnwise.models.chat import load_tokenizer, open_chat
 from turnwise.models.quantised import twin
@@ -94,18 +94,18 @@ async def warm_up(
     recipe = _sized(recipe)
     run = replace(run, recipe=recipe)
     check_sft_limits(recipe)
-    successes = None if source is None else _successes(recipe, source)
+    successes = None if source is None else _successes(recipe.model.path, source)
     async with contextlib.AsyncExitStack() as exits:
         bench, base = None, None
-        if source is None and is_verified and _plays(recipe):
-            base = _shared_base(recipe)
+        if source is None and is_verified and _plays(recipe.sft, recipe.engine.kind):
+            base = _shared_base(recipe.model, recipe.engine.kind)
             bench = await _open_player(run, exits, base)
         if successes is not None:
             gathered = Verified(successes.samples, {})
         else:
             gathered = await _verified(run, bench, is_verified=is_verified)
         model = load_model(recipe.model) if base is None else twin(base)
-        choice = choose_call_tokens(recipe, model, chat_of(recipe))
+        choice = choose_call_tokens(recipe, model, chat_of(recipe.model))
         if choice.note:
             on_note(choice.note)
         if bench is not None:
@@ -128,7 +128,7 @@ async def warm_up(
                 raise
             steps, was_cancelled = learning.steps, True
     warm = WarmStart(
-        folder=_save(policy, recipe, out, is_adapter=is_adapter),
+        folder=_save(policy, recipe.model.path, out, is_adapter=is_adapter),
         num_lessons=len(gathered.lessons),
         dropped=gathered.dropped,
         successes=successes,
@@ -157,17 +157,17 @@ async def warm_up(
     return warm
 
 
-def _save(policy: Policy, recipe: Recipe, out: Path, *, is_adapter: bool) -> Path:
-    tokenizer = load_tokenizer(recipe.model.path)
+def _save(policy: Policy, base: str, out: Path, *, is_adapter: bool) -> Path:
+    tokenizer = load_tokenizer(base)
     if is_adapter:
-        return save_adapter(policy, tokenizer, out, base=recipe.model.path)
+        return save_adapter(policy, tokenizer, out, base=base)
     return save_merged(policy, tokenizer, out)
 
 
-def _shared_base(recipe: Recipe) -> Any:
+def _shared_base(model: ModelConfig, engine: str) -> Any:
     """The quantised model that an engine in this process and the policy share; None if they do not."""
-    is_shared = recipe.model.quantisation != "none" and recipe.engine.kind == "transformers"
-    return load_model(recipe.model) if is_shared else None
+    is_shared = model.quantisation != "none" and engine == "transformers"
+    return load_model(model) if is_shared else None
 
 
 async def _open_player(run: ResolvedRun, exits: contextlib.AsyncExitStack, base: Any) -> Workbench:
@@ -191,10 +191,9 @@ def _probes(bench: Workbench | None, policy: Policy) -> WarmProbes | None:
     return WarmProbes(bench, policy, bench.run.tasks_of("train"), demonstrated(bench.run))
 
 
-def _plays(recipe: Recipe) -> bool:
+def _plays(sft: SftConfig, engine: str) -> bool:
     """Whether the model plays during a warm start: for probes or rescues."""
-    is_wanted = recipe.sft.until_taught or recipe.sft.rescue_rounds > 0
-    return is_wanted and recipe.engine.kind != "scripted"
+    return (sft.until_taught or sft.rescue_rounds > 0) and engine != "scripted"
 
 
 def _sized(recipe: Recipe) -> Recipe:
@@ -208,8 +207,8 @@ def _sized(recipe: Recipe) -> Recipe:
         return recipe
 
 
-def _successes(recipe: Recipe, source: Path) -> Successes:
-    tokenizer = open_chat(load_tokenizer(recipe.model.path)).tokenizer_json
+def _successes(model: str, source: Path) -> Successes:
+    tokenizer = open_chat(load_tokenizer(model)).tokenizer_json
     return successes_of(source, tokenizer)
 
 

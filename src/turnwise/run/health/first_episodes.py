@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
-from turnwise.config import Recipe
+from turnwise.config import Recipe, RolloutConfig
 from turnwise.config.generated_worlds import is_generated
 from turnwise.types import Cause, Stop, Trajectory
 
@@ -55,11 +56,11 @@ class FirstEpisodes:
             if recipe.run.warm_start:
                 return f"the warm start of this recipe, which a run begins with: {train}"
             return f"a warm start on the demonstrations of tasks.train: {train} --set run.warm_start=true"
-        limit = _limit_to_raise(failure, recipe)
+        limit = _limit_to_raise(failure, recipe.rollout, recipe.tools.max_result_tokens)
         if limit is not None:
             key, words = limit
             return f"{words}: turnwise doctor {recipe_name} --set {key}"
-        return _without_warm_start(failure, recipe, recipe_name)
+        return _without_warm_start(failure, _more_tasks(recipe.environment, recipe.tools.mcp), recipe_name)
 
 
 def examine_first(episodes: Sequence[tuple[Trajectory, bool]]) -> FirstEpisodes:
@@ -116,14 +117,15 @@ _UNSKILLED = (
 """Failures that demonstrations help against."""
 
 
-def _limit_to_raise(failure: EpisodeFailure, recipe: Recipe) -> tuple[str, str] | None:
+def _limit_to_raise(
+    failure: EpisodeFailure, rollout: RolloutConfig, max_result_tokens: int
+) -> tuple[str, str] | None:
     """The key with twice its value, and in words; None if no limit of the recipe is the obstacle."""
-    rollout, tools = recipe.rollout, recipe.tools
     if failure is EpisodeFailure.CUT_TURN:
         key, value, more = "rollout.tokens_per_turn", rollout.tokens_per_turn, ""
     elif failure is EpisodeFailure.CUT_EPISODE:
         key, value = "rollout.tokens_per_episode", rollout.tokens_per_episode
-        more = f", or a lower tools.max_result_tokens (now {tools.max_result_tokens})"
+        more = f", or a lower tools.max_result_tokens (now {max_result_tokens})"
     elif failure is EpisodeFailure.REPEATED:
         key, value = "rollout.max_repeats", rollout.max_repeats
         more = (
@@ -135,10 +137,9 @@ def _limit_to_raise(failure: EpisodeFailure, recipe: Recipe) -> tuple[str, str] 
     return f"{key}={2 * value}", f"a higher {key} (now {value}){more}"
 
 
-def _without_warm_start(failure: EpisodeFailure, recipe: Recipe, recipe_name: str) -> str:
+def _without_warm_start(failure: EpisodeFailure, easier: str, recipe_name: str) -> str:
     """What helps if there is no demonstration to learn from, or if the model has learned from them."""
     other = f"turnwise doctor {recipe_name} --set model.path=MODEL"
-    easier = _more_tasks(recipe)
     skilled = f"a model that was trained to call tools: {other}; or tasks with demonstrations: {easier}"
     return {
         EpisodeFailure.NO_CALL: skilled,
@@ -157,11 +158,10 @@ def _without_warm_start(failure: EpisodeFailure, recipe: Recipe, recipe_name: st
     }[failure]
 
 
-def _more_tasks(recipe: Recipe) -> str:
+def _more_tasks(environment: str, mcp: Path | None) -> str:
     """The command that makes verified tasks with demonstrations, from easy to hard, for these servers."""
-    if recipe.environment:
+    if environment:
         return "the environment's tasks()"
-    mcp = recipe.tools.mcp
     if mcp is not None and is_generated(mcp):
         return "turnwise worlds --out FOLDER"
     return "turnwise tasks make FOLDER" if mcp is None else f"turnwise explore {mcp} --out FOLDER"

@@ -13,9 +13,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from turnwise.config import Recipe
+from turnwise.config import RunConfig
 from turnwise.records.dropped_steps import DroppedSteps
-from turnwise.rollout.collector import Progress
+from turnwise.rollout.collection_counts import Progress
 from turnwise.rollout.live_panel import figures_of
 from turnwise.run.health.health import Alarm, AlarmLevel
 from turnwise.run.screen.screen import Figures, Screen, epoch_part
@@ -34,8 +34,8 @@ class Panel(Screen):
 
     shows_steps = False
 
-    def __init__(self, console: Console, recipe: Recipe) -> None:
-        super().__init__(console, recipe)
+    def __init__(self, console: Console, run: RunConfig) -> None:
+        super().__init__(console, run)
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._steps: list[Figures] = []
         self._ended_at: list[float] = []

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 from rich.console import Console
 from rich.text import Text
 
-from turnwise.config import Recipe
+from turnwise.config import Recipe, RunConfig
 from turnwise.models.devices import choose_device
 from turnwise.records.dropped_steps import DroppedSteps
-from turnwise.rollout.collector import Progress
+from turnwise.rollout.collection_counts import Progress
 from turnwise.rollout.display import print_episode
 from turnwise.rollout.live_panel import shown
 from turnwise.rollout.measure.report import EvaluationReport
@@ -41,10 +41,10 @@ class Screen:
     shows_skipped: ClassVar[bool] = True
     shows_measurements: ClassVar[bool] = True
 
-    def __init__(self, console: Console, recipe: Recipe) -> None:
+    def __init__(self, console: Console, run: RunConfig) -> None:
         self.console = console
-        self._num_steps = recipe.run.num_steps
-        self._num_epochs = recipe.run.num_epochs
+        self._num_steps = run.num_steps
+        self._num_epochs = run.num_epochs
         self._last_alarms: dict[str, int] = {}
 
     @contextmanager
@@ -145,8 +145,8 @@ class Json(Quiet):
 
     shows_measurements = False
 
-    def __init__(self, console: Console, recipe: Recipe) -> None:
-        super().__init__(Console(stderr=True, emoji=False), recipe)
+    def __init__(self, console: Console, run: RunConfig) -> None:
+        super().__init__(Console(stderr=True, emoji=False), run)
 
     def learned(self, step: int, figures: Figures, alarms: Sequence[Alarm], skipped: str) -> None:
         super().learned(step, figures, alarms, skipped)

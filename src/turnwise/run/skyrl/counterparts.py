@@ -1,10 +1,18 @@
 """The SkyRL config keys for the sections of a recipe; ValueError for what SkyRL does not support."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from turnwise.config import CLIP_BOUNDS, Recipe
+from turnwise.config import (
+    CLIP_BOUNDS,
+    AlgorithmConfig,
+    EvaluationConfig,
+    KLConfig,
+    Recipe,
+    TasksConfig,
+    TrackerConfig,
+)
 from turnwise.models.places import model_place
 
 Overrides = dict[str, Any]
@@ -39,7 +47,7 @@ def _policy(recipe: Recipe) -> Overrides:
     if policy.lora_alpha != int(policy.lora_alpha):
         raise ValueError(f"policy.lora_alpha: SkyRL needs an integer, not {policy.lora_alpha}")
     targets = policy.lora_targets if isinstance(policy.lora_targets, str) else list(policy.lora_targets)
-    return _precision(recipe) | {
+    return _precision(model.dtype) | {
         "trainer.strategy": "fsdp",
         "trainer.seed": recipe.seed,
         "trainer.policy.model.path": model_place(model.path),
@@ -53,9 +61,9 @@ def _policy(recipe: Recipe) -> Overrides:
     }
 
 
-def _precision(recipe: Recipe) -> Overrides:
+def _precision(dtype: str) -> Overrides:
     """Without these keys, SkyRL's FSDP casts weights to bfloat16, whatever `trainer.bf16` is."""
-    if recipe.model.dtype != "float32":
+    if dtype != "float32":
         return {}
     models = ("policy", "ref", "critic")
     return {f"trainer.{model}.fsdp_config.mixed_precision.param_dtype": "fp32" for model in models}
@@ -137,13 +145,15 @@ def _algorithm(recipe: Recipe) -> Overrides:
             "trainer.critic.optimizer_config.lr": recipe.value.learning_rate,
             # if the recipe does not clip values: too wide to ever clip
             "trainer.algorithm.value_clip": recipe.value.max_change or 1e9,
-            "trainer.critic_mini_batch_size": _tasks_per_minibatch(recipe),
+            "trainer.critic_mini_batch_size": _tasks_per_minibatch(
+                recipe.run.tasks_per_step, recipe.update.num_minibatches
+            ),
         }
-    return overrides
+    overrides |= _loss(algorithm) | _correction(algorithm)
+    return overrides | _kl(algorithm.kl, recipe.reference.kind)
 
 
-def _loss(recipe: Recipe) -> Overrides:
-    algorithm = recipe.algorithm
+def _loss(algorithm: AlgorithmConfig) -> Overrides:
     if algorithm.loss == "reinforce":
         raise ValueError("algorithm.loss: SkyRL has no 'reinforce'; 'clip' is equal for one step per batch")
     low, high = CLIP_BOUNDS[algorithm.loss]
@@ -168,8 +178,8 @@ def _loss(recipe: Recipe) -> Overrides:
     return overrides
 
 
-def _correction(recipe: Recipe) -> Overrides:
-    algorithm, prefix = recipe.algorithm, "trainer.algorithm.off_policy_correction"
+def _correction(algorithm: AlgorithmConfig) -> Overrides:
+    prefix = "trainer.algorithm.off_policy_correction"
     cap = algorithm.correction_cap
     match algorithm.correction:
         case "decoupled":
@@ -190,10 +200,9 @@ def _correction(recipe: Recipe) -> Overrides:
             return {}
 
 
-def _kl(recipe: Recipe) -> Overrides:
-    kl = recipe.algorithm.kl
-    if kl.placement != "off" and recipe.reference.kind != "frozen":
-        raise ValueError(f"reference.kind: SkyRL's reference is 'frozen', not {recipe.reference.kind!r}")
+def _kl(kl: KLConfig, reference: str) -> Overrides:
+    if kl.placement != "off" and reference != "frozen":
+        raise ValueError(f"reference.kind: SkyRL's reference is 'frozen', not {reference!r}")
     if kl.target is not None and kl.placement != "reward":
         raise ValueError("algorithm.kl.target: SkyRL adapts the coefficient only for placement 'reward'")
     adaptive = {
@@ -221,17 +230,19 @@ def _optimizer(recipe: Recipe) -> Overrides:
         f"{prefix}.num_warmup_steps": optimizer.warmup_steps * steps_per_batch,
         f"{prefix}.max_grad_norm": optimizer.max_gradient_norm,
         "trainer.update_epochs_per_batch": update.num_epochs,
-        "trainer.policy_mini_batch_size": _tasks_per_minibatch(recipe),
+        "trainer.policy_mini_batch_size": _tasks_per_minibatch(
+            recipe.run.tasks_per_step, recipe.update.num_minibatches
+        ),
         "trainer.max_tokens_per_microbatch": recipe.sizes.tokens_per_microbatch,
     }
 
 
-def _tasks_per_minibatch(recipe: Recipe) -> int:
-    size, rest = divmod(recipe.run.tasks_per_step, recipe.update.num_minibatches)
+def _tasks_per_minibatch(num_tasks: int, num_minibatches: int) -> int:
+    size, rest = divmod(num_tasks, num_minibatches)
     if rest:
         raise ValueError(
-            f"update.num_minibatches: SkyRL needs equal minibatches, and {recipe.run.tasks_per_step} tasks "
-            f"per step do not divide into {recipe.update.num_minibatches}"
+            f"update.num_minibatches: SkyRL needs equal minibatches, and {num_tasks} tasks "
+            f"per step do not divide into {num_minibatches}"
         )
     return size
 
@@ -242,7 +253,7 @@ def _run(recipe: Recipe) -> Overrides:
         raise ValueError("run.num_epochs: SkyRL counts epochs differently: set run.num_steps")
     if run.num_steps < 1:
         raise ValueError("run.num_steps: SkyRL needs at least one step")
-    is_evaluated = _is_evaluated(recipe)
+    is_evaluated = _is_evaluated(recipe.evaluation, recipe.tasks)
     overrides: Overrides = {
         "trainer.max_training_steps": run.num_steps,
         # an epoch has at least one step, so max_training_steps ends the run
@@ -274,12 +285,12 @@ def _run(recipe: Recipe) -> Overrides:
     return overrides
 
 
-PARTS = (_policy, _sampling, _engines, _algorithm, _loss, _correction, _kl, _optimizer, _run)
+PARTS = (_policy, _sampling, _engines, _algorithm, _optimizer, _run)
 
 
-def paths_and_logger(recipe: Recipe, folder: Path) -> Overrides:
+def paths_and_logger(trackers: Sequence[TrackerConfig], tasks: TasksConfig, folder: Path) -> Overrides:
     """The keys for data, output folders and the logger; `folder` is the run folder."""
-    tracker = next((tracker for tracker in recipe.trackers if tracker.kind in _LOGGERS), None)
+    tracker = next((tracker for tracker in trackers if tracker.kind in _LOGGERS), None)
     return {
         "trainer.logger": tracker.kind if tracker else "console",
         "trainer.project_name": tracker.project if tracker and tracker.project else "turnwise",
@@ -287,8 +298,8 @@ def paths_and_logger(recipe: Recipe, folder: Path) -> Overrides:
         "trainer.ckpt_path": str(folder / "checkpoints"),
         "trainer.export_path": str(folder / "exports"),
         "trainer.log_path": str(folder / "logs"),
-        "data.train_data": [str(recipe.tasks.train)],
-        "data.val_data": [str(recipe.tasks.validation)] if recipe.tasks.validation else [],
+        "data.train_data": [str(tasks.train)],
+        "data.val_data": [str(tasks.validation)] if tasks.validation else [],
     }
 
 
@@ -302,7 +313,7 @@ def differences(recipe: Recipe) -> Iterator[str]:
         yield "algorithm.advantage 'gae' uses a whole model as critic, and is whitened"
     if recipe.rollout.dynamic_sampling:
         yield "rollout.dynamic_sampling draws whole batches until there are enough groups with signal"
-    if _is_evaluated(recipe) and recipe.evaluation.before_and_after:
+    if _is_evaluated(recipe.evaluation, recipe.tasks) and recipe.evaluation.before_and_after:
         yield "evaluation.before_and_after uses the validation tasks, not the held-out ones"
     yield "run.keep_checkpoints keeps only the last ones, not the best on validation"
     known = [tracker.kind for tracker in recipe.trackers if tracker.kind in _LOGGERS]
@@ -311,5 +322,5 @@ def differences(recipe: Recipe) -> Iterator[str]:
             yield f"tracker {tracker.kind!r} gets nothing: SkyRL has one logger, wandb or tensorboard"
 
 
-def _is_evaluated(recipe: Recipe) -> bool:
-    return bool(recipe.evaluation.every and recipe.tasks.validation)
+def _is_evaluated(evaluation: EvaluationConfig, tasks: TasksConfig) -> bool:
+    return bool(evaluation.every and tasks.validation)

@@ -98,7 +98,7 @@ def new_generator(recipe: Recipe, client: InferenceEngineInterface, model: str) 
 def train_tasks(recipe: Recipe) -> tuple[Task, ...]:
     tasks = load(recipe.tasks.require_train())
     recipe.run.check_num_tasks(len(tasks))
-    check_scorable(tasks, parts_of(recipe))
+    check_scorable(tasks, parts_of(recipe.rewards))
     return tasks
 
 
@@ -112,13 +112,13 @@ def checked_config(translation: Translation) -> SkyRLTrainConfig:
     return config
 
 
-def check_embeddings(recipe: Recipe, config: SkyRLTrainConfig) -> None:
+def check_embeddings(tuning: str, config: SkyRLTrainConfig) -> None:
     """ValueError if SkyRL 0.4 would train other weights than its engines sample with.
 
     Its FSDP moves the model to the meta device, which separates tied embeddings, and trains both. An engine
     keeps them tied and loads one of them, as does everyone who reads the export.
     """
-    if recipe.policy.tuning != "full":
+    if tuning != "full":
         return
     path = config.trainer.policy.model.path
     if AutoConfig.from_pretrained(path).tie_word_embeddings:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from turnwise.config import Recipe
+from turnwise.config import Recipe, RunConfig
 from turnwise.config.optional_packages import install_command
 from turnwise.config.requirements import is_installed, skyrl_requirements
 from turnwise.run.skyrl.translation import Translation, translate
@@ -21,7 +21,7 @@ _TRAINER = ("vllm", "vllm_router", "flash_attn")
 
 def launch(recipe: Recipe, name: str, *, say: Callable[[str], None]) -> None:
     """Train the recipe; ValueError for a user's mistake. The same recipe resumes from its last checkpoint."""
-    folder = _folder(recipe, name)
+    folder = _folder(recipe.run, name)
     translation = translate(recipe, folder)
     if not _is_installed():
         raise ValueError(NOT_INSTALLED)
@@ -34,7 +34,7 @@ def launch(recipe: Recipe, name: str, *, say: Callable[[str], None]) -> None:
     config = checked_config(translation)
     if missing := _missing():
         raise ValueError(f"--engine skyrl: {missing}")
-    check_embeddings(recipe, config)
+    check_embeddings(recipe.policy.tuning, config)
     say(f"run {folder}")
     run_on_ray(recipe, config)
 
@@ -44,7 +44,7 @@ def preview(recipe: Recipe, name: str) -> tuple[list[str], list[str]]:
 
     ValueError if the recipe cannot be translated.
     """
-    folder = _folder(recipe, name)
+    folder = _folder(recipe.run, name)
     translation = translate(recipe, folder)
     lines = [*translation.lines(), "SkyRL gets:"]
     lines += [f"  {key} = {json.dumps(value)}" for key, value in sorted(translation.overrides.items())]
@@ -67,7 +67,7 @@ def _accepted(recipe: Recipe, translation: Translation) -> str:
 
     train_tasks(recipe)
     config = checked_config(translation)
-    check_embeddings(recipe, config)
+    check_embeddings(recipe.policy.tuning, config)
     return f"SkyRL accepts it, and will need {num_gpus(config)} GPUs of Ray's cluster"
 
 
@@ -88,8 +88,8 @@ def _missing() -> str:
     return f"not installed here: {', '.join(names)}; {where}" if names else ""
 
 
-def _folder(recipe: Recipe, name: str) -> Path:
-    return (recipe.run.folder / (recipe.run.name or name)).resolve()
+def _folder(run: RunConfig, name: str) -> Path:
+    return (run.folder / (run.name or name)).resolve()
 
 
 def _is_installed() -> bool:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from turnwise.config import Recipe
 from turnwise.rollout import collector as rollout
-from turnwise.rollout.collector import CollectionFailed, Collector, Slots
+from turnwise.rollout.collector import CollectionFailed, Collector
+from turnwise.rollout.pace import Slots
 from turnwise.rollout.players.policy import play
 from turnwise.run.skyrl.engine import SessionEngine
 from turnwise.setup.bench import Workbench, open_workbench

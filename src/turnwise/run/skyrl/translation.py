@@ -37,9 +37,7 @@ READ_BY_EPISODES = (
     "rollout.seconds",
     "rollout.hints",
     "rollout.max_repeats",
-    "rollout.mark_repeats",
     "evaluation.num_tasks",
-    "evaluation.plain",
     "skyrl.num_players",
     "algorithm.preset",
 )
@@ -110,7 +108,9 @@ def translate(recipe: Recipe, folder: Path) -> Translation:
     overrides: Overrides = {}
     for part in PARTS:
         overrides |= part(recipe)
-    overrides |= paths_and_logger(recipe, folder) | dict(flattened(recipe.skyrl.overrides))
+    overrides |= paths_and_logger(recipe.trackers, recipe.tasks, folder) | dict(
+        flattened(recipe.skyrl.overrides)
+    )
     default = dict(leaves(Recipe()))
     changed_keys = {key for key, value in leaves(recipe) if value != default[key]}
     return Translation(

@@ -7,7 +7,7 @@ forward and backward pass of an update run there, and the memory that they would
 import contextlib
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from turnwise.config import DEFAULT_SIZES, Recipe, Sizes, override_recipe
@@ -116,12 +116,15 @@ def plan_memory(
     Raises what `outline_models` raises.
     """
     models = models or outline_models(recipe)
-    policy = models.policy
+    policy, users = models.policy, recipe.of_users()
     with _unplannable_on_error(policy.model):
         training = tuple(_training_parts(recipe, policy, device)) if is_trained else ()
         parts = (*training, *_engine_parts(recipe, policy, memory))
-    parts += tuple(_user_parts(recipe, models.users, memory))
-    sharding = sharding_of(recipe)
+    if users is not None and models.users is not None:
+        with _unplannable_on_error(models.users.model):
+            of_users = tuple(_engine_parts(users, models.users, memory))
+        parts += tuple(replace(part, name=part.name.replace("engine", "users", 1)) for part in of_users)
+    sharding = sharding_of(recipe.hardware)
     parts = tuple(
         MemoryPart(
             part.name,
@@ -230,9 +233,9 @@ def _training_parts(recipe: Recipe, policy: SizedModel, device: str) -> Iterator
     yield MemoryPart("optimizer", optimizer_bytes, why)
     reference = recipe.reference.kind
     is_kept = reference in ("hard", "ema") or (reference == "frozen" and recipe.policy.tuning == "full")
-    reference_bytes = _reference_bytes(recipe, policy)
+    reference_bytes = _reference_bytes(policy, recipe.reference.kind)
     yield MemoryPart("reference", reference_bytes if is_kept else 0, f"reference.kind = {reference!r}")
-    if sharding_of(recipe).is_on:
+    if sharding_of(recipe.hardware).is_on:
         gathered = gathered_bytes(policy.model, policy.plain_bytes)
         yield MemoryPart("gathered weights", gathered, "embeddings, head and two layers, unsharded")
     yield _transient_part(recipe, policy, device)
@@ -250,15 +253,19 @@ def _transient_part(recipe: Recipe, policy: SizedModel, device: str) -> MemoryPa
         why += f", {part if num_recomputed < num_layers else ''}recomputed"
     # torch's foreach AdamW takes the roots of all second moments at once
     num_roots = 0 if recipe.sizes.offload else policy.num_trained
-    stepping = sharding_of(recipe).share("optimizer", 4 * num_roots)
+    stepping = sharding_of(recipe.hardware).share("optimizer", 4 * num_roots)
     merging = 0
     if recipe.policy.tuning == "lora" and not recipe.publishes_adapters and recipe.engine.kind != "scripted":
         # weights are merged one after another, but a remote engine is sent all of them at once
         merging = policy.adapted_bytes if recipe.engine.kind == "remote" else policy.merging_bytes
-    if sharding_of(recipe).is_on and not recipe.publishes_adapters:
+    if sharding_of(recipe.hardware).is_on and not recipe.publishes_adapters:
         merging += policy.plain_bytes
     moves = recipe.reference.kind in ("hard", "ema")
-    moving = sharding_of(recipe).share("reference", _reference_bytes(recipe, policy)) if moves else 0
+    moving = (
+        sharding_of(recipe.hardware).share("reference", _reference_bytes(policy, recipe.reference.kind))
+        if moves
+        else 0
+    )
     moments = (
         MemoryPart(ACTIVATIONS, activations, why),
         MemoryPart("optimizer step", stepping, "square roots of the second moments"),
@@ -274,23 +281,13 @@ def _optimizer_bytes(policy: SizedModel) -> int:
     return (12 if has_copy else 8) * policy.num_trained
 
 
-def _reference_bytes(recipe: Recipe, policy: SizedModel) -> int:
+def _reference_bytes(policy: SizedModel, kind: str) -> int:
     # the average is kept in float32 and cast to the type of the parameters for a pass
-    return 4 * policy.num_trained if recipe.reference.kind == "ema" else policy.trained_bytes
+    return 4 * policy.num_trained if kind == "ema" else policy.trained_bytes
 
 
 def _peak_activations(policy: SizedModel, training: PassMemory, device: str) -> int:
     return max(training.peak_bytes, training.at_head_bytes + head_bytes(policy, training.num_tokens, device))
-
-
-def _user_parts(recipe: Recipe, model: SizedModel | None, memory: Memory | None) -> Iterator[MemoryPart]:
-    """Yield what the engine that plays users holds, if there is one."""
-    own = recipe.of_users()
-    if own is None or model is None:
-        return
-    with _unplannable_on_error(model.model):
-        for part in _engine_parts(own, model, memory):
-            yield MemoryPart(part.name.replace("engine", "users", 1), part.num_bytes, part.why)
 
 
 def _engine_parts(recipe: Recipe, policy: SizedModel, memory: Memory | None) -> Iterator[MemoryPart]:
@@ -313,5 +310,5 @@ def _engine_parts(recipe: Recipe, policy: SizedModel, memory: Memory | None) -> 
     # episodes that have ended stay in the cache until others need the room
     why = f"{sizes.cache_tokens:,} tokens (engine.cache_tokens)"
     yield MemoryPart(KEYS_AND_VALUES, sizes.cache_tokens * policy.kv_bytes, why)
-    step = sampling_bytes(policy, recipe)
+    step = sampling_bytes(policy, sizes.max_batch)
     yield MemoryPart("engine: a step", step, f"engine.max_batch = {sizes.max_batch}")

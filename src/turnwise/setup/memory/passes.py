@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from turnwise.config import Recipe
+from turnwise.config import AlgorithmConfig, PolicyConfig, Recipe, ValueConfig
 from turnwise.engines.transformers import PREFILL_CHUNK
 from turnwise.setup.memory import attention
 from turnwise.setup.memory.few_layers import HeldBytes, by_layers
@@ -79,7 +79,12 @@ def measure_model(model: Any, recipe: Recipe) -> SizedModel:
     replaced = sum(_bytes(weight) for weight in linear) if is_quantised else 0
     changed, trainable = list[Tensor](), base
     if recipe.policy.tuning == "lora":
-        trainable, changed = _adapt(model, recipe)
+        trainable, changed = _adapt(
+            model,
+            recipe.policy,
+            has_value=_has_value_adapter(recipe.algorithm, recipe.value),
+            is_fused=not is_quantised,
+        )
     else:
         model.requires_grad_(True)
     model.eval()
@@ -103,21 +108,23 @@ def measure_model(model: Any, recipe: Recipe) -> SizedModel:
     )
 
 
-def _adapt(model: Any, recipe: Recipe) -> tuple[list[Tensor], list[Tensor]]:
+def _adapt(
+    model: Any, config: PolicyConfig, *, has_value: bool, is_fused: bool
+) -> tuple[list[Tensor], list[Tensor]]:
     """Add adapters; the trained parameters, and the weights that they change."""
     with torch.device("meta"):
-        adapters = Adapters(model, recipe.policy, "policy", seed=0)
-        if _has_value_adapter(recipe):
+        adapters = Adapters(model, config, "policy", seed=0)
+        if has_value:
             adapters.add("value", seed=1)
-    if recipe.model.quantisation == "none":
+    if is_fused:
         adapters.fuse()
     names = {name.rpartition(".lora_")[0] for name in adapters.paths("policy")} - {""}  # trained token rows
     changed = [model.get_submodule(name).get_base_layer().weight for name in names]
     return [weight for weight in model.parameters() if weight.requires_grad], changed
 
 
-def _has_value_adapter(recipe: Recipe) -> bool:
-    return recipe.algorithm.advantage == "gae" and recipe.value.trunk == "adapter"
+def _has_value_adapter(algorithm: AlgorithmConfig, value: ValueConfig) -> bool:
+    return algorithm.advantage == "gae" and value.trunk == "adapter"
 
 
 def _quantisable(model: Any) -> list[nn.Linear]:
@@ -143,8 +150,8 @@ def training_memory(policy: SizedModel, recipe: Recipe, device: str) -> PassMemo
         fuse_norms(model, PlannedNorm)
     for weight in model.parameters():
         weight.grad = torch.empty_like(weight) if weight.requires_grad else None
-    scores = _scores(recipe, num_tokens, device)
-    num_passes = 2 if _has_value_adapter(recipe) else 1
+    scores = _scores(recipe.rollout.tokens_per_episode, num_tokens, device)
+    num_passes = 2 if _has_value_adapter(recipe.algorithm, recipe.value) else 1
 
     def measure(num_recomputed: int) -> HeldBytes:
         checkpoint_layers(model, nullcontext, num_recomputed)
@@ -200,12 +207,12 @@ def _tokens_per_microbatch(recipe: Recipe) -> int:
     return min(max(recipe.sizes.tokens_per_microbatch, longest), per_step)
 
 
-def _scores(recipe: Recipe, num_tokens: int, device: str) -> tuple[int, int] | None:
+def _scores(longest: int, num_tokens: int, device: str) -> tuple[int, int] | None:
     """Queries and keys of the largest piece of attention on mps, where attention is not fused; else None."""
     if device != "mps":
         return None
     # all later tokens attend to a shared prefix; the product is largest when both have half of the tokens
-    prefix = min(recipe.rollout.tokens_per_episode, num_tokens // 2)
+    prefix = min(longest, num_tokens // 2)
     return max((num_tokens - prefix, prefix), (prefix, prefix))
 
 
@@ -236,9 +243,9 @@ def head_bytes(policy: SizedModel, num_tokens: int, device: str) -> int:
     return num_bytes
 
 
-def sampling_bytes(policy: SizedModel, recipe: Recipe) -> int:
+def sampling_bytes(policy: SizedModel, num_rows: int) -> int:
     """Peak memory of one step of the transformers engine: a chunk of a prompt and every running row."""
-    model, num_rows = policy.model, recipe.sizes.max_batch
+    model = policy.model
     num_tokens = num_rows + PREFILL_CHUNK
     if not policy.sampling:
         attention.register()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.config import Recipe
+from turnwise.config import HardwareConfig
 
 _SHARDED = ("policy: weights", "policy: adapters", "gradients", "optimizer", "reference")
 """Parts of a plan that fsdp2 and zero3 divide between processes."""
@@ -30,8 +30,8 @@ class Sharding:
         return f"{why}; 1/{self.num_processes} of them ({self.strategy})"
 
 
-def sharding_of(recipe: Recipe) -> Sharding:
-    return Sharding(recipe.hardware.num_processes, recipe.hardware.strategy)
+def sharding_of(hardware: HardwareConfig) -> Sharding:
+    return Sharding(hardware.num_processes, hardware.strategy)
 
 
 def gathered_bytes(model: Any, plain_bytes: int) -> int:

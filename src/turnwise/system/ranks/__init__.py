@@ -8,6 +8,7 @@ from turnwise.system.ranks.ranks import (
     Ranks,
     exchange_async,
     first_rank_value,
+    first_reason,
     is_first,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "Ranks",
     "exchange_async",
     "first_rank_value",
+    "first_reason",
     "is_first",
 ]

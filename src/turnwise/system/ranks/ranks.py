@@ -81,6 +81,11 @@ def first_rank_value(ranks: Ranks, value: Value) -> Value:
     return ranks.exchange(value)[0]
 
 
+def first_reason(ranks: Ranks, why: str) -> str:
+    """The first reason that any rank has; empty if none has one."""
+    return next((reason for reason in ranks.exchange(why) if reason), "")
+
+
 async def exchange_async(ranks: Ranks, value: Value, channel: Channel) -> list[Value]:
     """`exchange` from a coroutine: other coroutines continue while this one waits for the slowest rank."""
     if ranks.count == 1:

@@ -16,8 +16,8 @@ from httpx2._sse import EventSource
 from renderers.parsers import TOOL_PARSERS
 from tokenizers import AddedToken
 
-from fuzzing import sound
-from fuzzing.inputs import NUMBERS, Inputs, encoded
+from tests.fuzzing import sound
+from tests.fuzzing.inputs import NUMBERS, Inputs, encoded
 from turnwise.config import parse_settings, read_recipe
 from turnwise.dashboard.index.index import Index
 from turnwise.dashboard.views import series
@@ -79,18 +79,16 @@ def documents(*sounds: Any) -> Callable[[Inputs], str]:
 
 
 def in_lines(*sounds: Any) -> Callable[[Inputs], str]:
-    return lambda inputs: (
-        "\n".join(inputs.document(sounds) for _ in range(inputs.random.randrange(1, 4))) + "\n"
-    )
+    return lambda inputs: "\n".join(inputs.document(sounds) for _ in range(inputs.choice((1, 2, 3)))) + "\n"
 
 
 # --- recipes and answers -----------------------------------------------------------------------------------
 
 
 def draw_recipe(inputs: Inputs) -> tuple[str, list[str]]:
-    name = inputs.random.choice(sound.SETTINGS)
-    value = inputs.text(3) if inputs.random.random() < 0.5 else json.dumps(inputs.value(1))
-    settings = [f"{name}={value}"] if inputs.random.random() < 0.5 else []
+    name = inputs.choice(sound.SETTINGS)
+    value = inputs.text(3) if inputs.chance(5) else json.dumps(inputs.value())
+    settings = [f"{name}={value}"] if inputs.chance(5) else []
     return inputs.damaged_text(sound.RECIPE), settings
 
 
@@ -115,9 +113,7 @@ def read_answer(text: str) -> None:
 
 
 def draw_truth(inputs: Inputs) -> Answer:
-    return Answer(
-        inputs.value(), inputs.random.choice(list(Matcher)), inputs.random.choice(NUMBERS), inputs.text(1)
-    )
+    return Answer(inputs.value(), inputs.choice(list(Matcher)), inputs.choice(NUMBERS), inputs.text(1))
 
 
 # --- turns -------------------------------------------------------------------------------------------------
@@ -143,10 +139,10 @@ def readers() -> dict[str, Parser]:
     tool = {"type": "function", "function": {"name": "f", "parameters": sound.SCHEMA}}
 
     def draw(inputs: Inputs) -> tuple[list[int], bool]:
-        text = inputs.random.choice(CALLS) + inputs.text(2) + inputs.random.choice(CALLS)
+        text = inputs.choice(CALLS) + inputs.text(2) + inputs.choice(CALLS)
         text = inputs.damaged_text(text).encode("utf-8", "replace").decode()
         ids = tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
-        return list(ids), inputs.random.random() < 0.2
+        return list(ids), inputs.chance(2)
 
     def reading(reader: Any) -> Parser:
         return Parser(draw, lambda given: reader.read(given[0], (1, 2), (tool,), is_cut=given[1]), share=0.7)
@@ -189,7 +185,7 @@ class Answered:
 
 
 def draw_http(inputs: Inputs) -> Answered:
-    choose = inputs.random.choice
+    choose = inputs.choice
     body = encoded(inputs.document(sound.RPC))
     headers = [(b"content-type", choose((b"application/json", b"text/event-stream", b"text/html", b"\xff")))]
     if choose((True, False)):
@@ -263,7 +259,7 @@ def read_schema(given: tuple[Any, Any, Any]) -> None:
 
 
 def draw_schema(inputs: Inputs) -> tuple[Any, Any, Any]:
-    schema = inputs.damaged(sound.SCHEMA) if inputs.random.random() < 0.9 else {"type": inputs.value()}
+    schema = inputs.damaged(sound.SCHEMA) if inputs.chance(9) else {"type": inputs.value()}
     arguments = inputs.damaged(sound.ARGUMENTS)
     return schema, inputs.damaged(sound.ARGUMENTS), arguments if isinstance(arguments, dict) else {}
 
@@ -278,10 +274,10 @@ def read_result(text: str) -> None:
 
 def draw_weights(inputs: Inputs) -> bytes:
     tensors = {"a.lora_A": torch.ones(2, 3), "a.lora_B": torch.zeros(3, 2)}
-    if inputs.random.random() < 0.3:
-        tensors["a.lora_A"][0, 0] = inputs.random.choice((float("nan"), float("inf"), 1e38))
-    packed = wire.pack(Adapter(tensors, 2, inputs.random.choice((4.0, float("nan"), -1.0))), 3, "")
-    return inputs.damaged_bytes(packed.content) if inputs.random.random() < 0.9 else packed.content
+    if inputs.chance(3):
+        tensors["a.lora_A"][0, 0] = inputs.choice((float("nan"), float("inf"), 1e38))
+    packed = wire.pack(Adapter(tensors, 2, inputs.choice((4.0, float("nan"), -1.0))), 3, "")
+    return inputs.damaged_bytes(packed.content) if inputs.chance(9) else packed.content
 
 
 def engine_server(exits: contextlib.ExitStack) -> Parser:
@@ -299,18 +295,18 @@ def engine_server(exits: contextlib.ExitStack) -> Parser:
     shapes = {name.removesuffix(".weight"): model.get_parameter(name).shape for name in names}
 
     def draw(inputs: Inputs) -> tuple[str, bytes]:
-        if inputs.random.random() < 0.6:
+        if inputs.chance(6):
             return "/complete", encoded(inputs.document([sound.ASKS]))
-        module = inputs.random.choice(sorted(shapes))
-        rank = inputs.random.choice((1, 2, 3))
-        wide, tall = inputs.random.choice((shapes[module], shapes[module][::-1], (1, 1)))
+        module = inputs.choice(sorted(shapes))
+        rank = inputs.choice((1, 2, 3))
+        wide, tall = inputs.choice((shapes[module], shapes[module][::-1], (1, 1)))
         tensors = {f"{module}.lora_A": torch.ones(2, tall), f"{module}.lora_B": torch.zeros(wide, 2)}
-        if inputs.random.random() < 0.2:
+        if inputs.chance(2):
             tensors.popitem()
-        if inputs.random.random() < 0.2:
+        if inputs.chance(2):
             tensors[inputs.text(1) or "x"] = torch.ones(1)
-        content = wire.pack(Adapter(tensors, rank, inputs.random.choice((1.0, 1e300, 0.0))), 1, "").content
-        return "/publish", content if inputs.random.random() < 0.7 else inputs.damaged_bytes(content)
+        content = wire.pack(Adapter(tensors, rank, inputs.choice((1.0, 1e300, 0.0))), 1, "").content
+        return "/publish", content if inputs.chance(7) else inputs.damaged_bytes(content)
 
     loop = asyncio.new_event_loop()
     engine = TransformersEngine(model, device="cpu", cache_tokens=2_048)
@@ -357,14 +353,14 @@ class Page:
         self._pieces = Pieces(self._run, "embedded")
 
     def draw(self, inputs: Inputs) -> tuple[str, bytes]:
-        name, sounds = inputs.random.choice(
+        name, sounds = inputs.choice(
             (
                 ("metrics.jsonl", (sound.METRICS_LINE,)),
                 ("trajectories/step-000001.jsonl", sound.trajectory_lines()),
                 ("tokens/step-000001.jsonl", (sound.TOKENS_LINE,)),
             )
         )
-        sound_line = json.dumps(inputs.random.choice(list(sounds)))
+        sound_line = json.dumps(inputs.choice(list(sounds)))
         return name, encoded(f"{sound_line}\n{inputs.document(sounds)}\n")
 
     def read(self, given: tuple[str, bytes]) -> None:
