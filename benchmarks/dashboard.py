@@ -23,6 +23,7 @@ from turnwise.dashboard.views.listing import Filter
 from turnwise.dashboard.views.token_texts import Pieces
 from turnwise.dashboard.views.traffic import traffic
 from turnwise.dashboard.watch import Watch
+from turnwise.records.run_facts import ShownRecipe
 
 FILTER_GOAL_MS, PAINT_GOAL_MS = 300.0, 1000.0
 FAMILIES = ("quotes", "sums", "searches", "messages")
@@ -190,7 +191,10 @@ def answers(run: ListedRun, num_steps: int) -> float:
     show("tools", lambda: traffic(run.index), 3)
     newest = episode_list.page(run.index, Filter())["rows"][0]["id"]
     show("an episode", lambda: conversation.conversation(run.index, newest, Pieces(run.folder, "none")))
-    show("its tokens", lambda: conversation.tokens(run.index, newest, {}, Pieces(run.folder, "none")))
+    show(
+        "its tokens",
+        lambda: conversation.tokens(run.index, newest, ShownRecipe(), Pieces(run.folder, "none")),
+    )
     show("nothing new", run.index.refresh)
     return slowest
 

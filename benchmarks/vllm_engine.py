@@ -244,7 +244,7 @@ async def measure(arguments: argparse.Namespace) -> None:
         policy = Policy(model, PolicyConfig(), device=DEVICE)
         adapter = Path(folder, "adapter") if arguments.adapters else None
         if adapter is not None:
-            write_adapter(policy.adapter(), adapter)
+            write_adapter(policy.adapter(), adapter, settings.dtype)
         raw = Raw(folder, str(adapter or ""), arguments)
         engine = VllmEngine(folder, settings)
         started = time.perf_counter()

@@ -138,7 +138,7 @@ async def main(mode: str) -> None:
     terms, started = read_terms(), time.perf_counter()
     write_inputs(terms)
     recipe = recipe_of(terms, mode)
-    screen = Reporting(Console(stderr=True), recipe)
+    screen = Reporting(Console(stderr=True), recipe.run)
     with RunFolder.create(Path(terms.folder), "turnwise", recipe, is_dated=False) as folder:
         async with open_run(resolve(RunRequest(recipe), recipe, recipe.played_splits), folder, screen) as run:
             found = json.loads(terms.script_file.read_text())["tasks"][0]

@@ -30,7 +30,7 @@ class Telling(Quiet):
     """Prints each step's figures."""
 
     def __init__(self, recipe: Recipe, terms: Terms) -> None:
-        super().__init__(Console(stderr=True), recipe)
+        super().__init__(Console(stderr=True), recipe.run)
         self.laps = Laps(terms)
 
     @contextlib.asynccontextmanager

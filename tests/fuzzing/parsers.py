@@ -375,7 +375,7 @@ class Page:
             with contextlib.suppress(LookupError):
                 conversation(self._index, row["id"], self._pieces)
                 side_by_side(self._index, row["id"], ShownRecipe(), self._pieces)
-                tokens(self._index, row["id"], {}, self._pieces)
+                tokens(self._index, row["id"], ShownRecipe(), self._pieces)
 
 
 def read_trajectories(text: str) -> None:

@@ -41,7 +41,7 @@ def test_a_run_with_a_remote_engine_equals_the_run_with_a_local_one(tmp_path: Pa
     with serving(file) as server:
         _, adapters = run_it(elsewhere(file, server.url, "run.name=one", "rollout.lockstep=false"))
         assert (server.health()["version"], server.health()["base"]) == (NUM_STEPS, "")
-        assert asyncio.run(check_remote(elsewhere(file, server.url))).level is FindingLevel.GOOD
+        assert asyncio.run(check_remote(server.url, is_lockstep=False)).level is FindingLevel.GOOD
         # a server that another run has used
         _, folder = run_it(elsewhere(file, server.url, "run.name=two", "engine.adapters=false"))
         with pytest.raises(ValueError, match="over other whole weights"):
@@ -91,8 +91,7 @@ def test_an_adapter_is_published_during_the_update_that_follows(tmp_path: Path) 
     assert concurrent, "an update ran before the publication that it followed was done"
 
 
-def test_a_missing_engine_is_named_by_its_key(tmp_path: Path) -> None:
-    file = write_recipe(tmp_path)
-    finding = asyncio.run(check_remote(elsewhere(file, "http://127.0.0.1:9")))
+def test_a_missing_engine_is_named_by_its_key() -> None:
+    finding = asyncio.run(check_remote("http://127.0.0.1:9", is_lockstep=False))
     assert finding.level is FindingLevel.BAD
     assert "engine.remote.url: http://127.0.0.1:9 is not there" in finding.detail

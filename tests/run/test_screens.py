@@ -104,7 +104,7 @@ def test_a_resumed_run_begins_at_its_last_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [Panel, Screen, Quiet])
 def test_hostile_text_cannot_control_a_terminal(tmp_path: Path, kind: type[Screen]) -> None:
     console = Console(file=StringIO(), width=110, force_terminal=True, color_system="standard")
-    screen = kind(console, recipe(tmp_path, run={"num_steps": 4}))
+    screen = kind(console, recipe(tmp_path, run={"num_steps": 4}).run)
     alarm = Alarm(HOSTILE, AlarmLevel.HALT, 0.5, 0.99, HOSTILE)
     with screen.showing():
         screen.learned(0, {"success/rate": 0.5}, [alarm], HOSTILE)

@@ -17,5 +17,10 @@ def resolved(recipe: Recipe, **tasks: Sequence[Task]) -> ResolvedRun:
     return resolve(request, recipe, tuple(tasks) or recipe.played_splits)
 
 
+def with_servers(recipe: Recipe) -> ResolvedRun:
+    """The run without a look at its tasks."""
+    return resolve(RunRequest(recipe), recipe)
+
+
 def agent(recipe: Recipe, test: Sequence[Task], model: Any = None) -> Agent:
     return Agent(resolved(recipe, test=test), model)

@@ -9,7 +9,7 @@ import pytest
 from tests.rollout.stage import task
 from tests.run.stage import recipe
 from tests.run.test_train import UNMEASURED, run_it
-from tests.setup.resolved import agent, resolved
+from tests.setup.resolved import agent, resolved, with_servers
 from turnwise.config import Recipe, RewardConfig, override_recipe
 from turnwise.run.checks.dry import dry_run
 from turnwise.run.checks.findings import FindingLevel
@@ -25,7 +25,7 @@ def found_by_all(settings: Recipe, folder: Path) -> str:
     """The one problem that dry run, doctor and training report before anything is played."""
     [problem] = asyncio.run(dry_run(settings)).problems
     reached = asyncio.run(reach_servers(load_servers(folder / "mcp.json", variables={})))
-    [finding] = check_tasks(settings, reached)
+    [finding] = check_tasks(with_servers(settings), reached)
     assert finding.level is FindingLevel.BAD
     with pytest.raises(ValueError, match=r"task|tasks") as caught:
         run_it(settings)

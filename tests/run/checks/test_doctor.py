@@ -19,6 +19,7 @@ from tests import warm
 from tests.mcp.test_enclosure import SCRIBE
 from tests.rollout.stage import task
 from tests.run.stage import write_model
+from tests.setup.resolved import with_servers
 from tests.shown import recipe_in, shown_task, sound_setup, write_servers
 from tests.test_cli import SECRET, fresh, is_plain, no_torch, turnwise
 from tests.worlds.market.provider import Answer, LoopbackProvider
@@ -65,7 +66,7 @@ async def examined(folder: Path, *overrides: str) -> list[Finding]:
 
 async def of_model(folder: Path, path: object = "", shown: Task | None = None, *more: str) -> list[Finding]:
     recipe = recipe_in(folder, *([f"model.path={path}"] if path else []), *more)
-    return [finding async for finding in check_model(recipe, shown, ())]
+    return [finding async for finding in check_model(with_servers(recipe), shown, ())]
 
 
 def of(findings: Sequence[Finding], what: str) -> Finding:
@@ -127,7 +128,7 @@ async def test_a_wrong_server_is_bad_with_its_reason_but_only_a_warning_if_no_ta
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}, indent=1))
     line = (folder / "mcp.json").read_text().splitlines().index('  "tickets": {') + 1
     loaded = load_servers(folder / "mcp.json", variables={})
-    for needed, level in ((None, BAD), (needed_servers(recipe_in(folder), loaded), WARNING)):
+    for needed, level in ((None, BAD), (needed_servers(recipe_in(folder).tasks, loaded), WARNING)):
         findings = (await reach_servers(loaded, needed)).findings
         for name, reason in {
             "tickets": f"mcp.json:{line}: env.TOKEN: ${{NO_SUCH_VARIABLE}} is not set",
@@ -144,12 +145,12 @@ async def test_task_problems_name_file_row_and_field_and_beyond_five_are_counted
         [shown_task(), *(task(f"t{number}", tools=("wriet",)) for number in range(9))], folder / "train.jsonl"
     )
     reached = await reach_servers(load_servers(folder / "mcp.json", variables={}))
-    findings = list(check_tasks(recipe_in(folder), reached))
+    findings = list(check_tasks(with_servers(recipe_in(folder)), reached))
     assert (len(findings), findings[0].level) == (6, BAD)
     assert "train.jsonl: row 2: tools.0" in findings[0].detail
     assert "did you mean 'write'" in findings[0].detail
     assert findings[-1].detail == "and 4 more problems"
-    [finding] = check_tasks(Recipe(), reached)
+    [finding] = check_tasks(with_servers(Recipe()), reached)
     assert finding.level is WARNING
     assert "tasks.train" in finding.detail
 
@@ -246,7 +247,7 @@ DOWN = (ToolCall("1", "fail", {"how": "provider"}),), (ToolResult("1", "", Cause
 async def test_an_episode_that_goes_wrong_is_a_finding(
     folder: Path, played: Task, override: str, level: FindingLevel, detail: str, advice: str
 ) -> None:
-    finding = await check_rollout(recipe_in(folder, *filter(None, [override])), played)
+    finding = await check_rollout(with_servers(recipe_in(folder, *filter(None, [override]))), played)
     assert finding.level is level
     assert detail in finding.detail
     assert advice in finding.advice
@@ -254,15 +255,13 @@ async def test_an_episode_that_goes_wrong_is_a_finding(
 
 def test_the_task_that_is_tried_is_the_first_with_a_demonstration(folder: Path) -> None:
     save([task("bare"), shown_task()], folder / "train.jsonl")
-    chosen = some_task(recipe_in(folder), ())
+    chosen = some_task(recipe_in(folder).tasks, ())
     assert chosen is not None
     assert chosen.id == "shown"
 
 
-async def test_an_engine_server_that_does_not_answer_is_bad(folder: Path) -> None:
-    finding = await check_remote(
-        recipe_in(folder, "engine.kind=remote", "engine.remote.url=http://127.0.0.1:9")
-    )
+async def test_an_engine_server_that_does_not_answer_is_bad() -> None:
+    finding = await check_remote("http://127.0.0.1:9", is_lockstep=False)
     assert finding.level is BAD
     assert "http://127.0.0.1:9 is not there" in finding.detail
     assert "turnwise engine" in finding.advice
