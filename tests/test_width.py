@@ -12,7 +12,7 @@ ROOT = SOURCE.parents[1]
 
 MAX_LINES = {
     "api": 800,
-    "cli": 2760,
+    "cli": 2765,
     "config": 1900,
     "dashboard": 4255,
     "engines": 3545,
@@ -32,7 +32,7 @@ MAX_LINES = {
 }
 """Lines of Python of each package. A change that needs more raises the number in a commit that says why."""
 
-MAX_LINES_BESIDE = {"benchmarks": 10_730, "tests": 57_700}
+MAX_LINES_BESIDE = {"benchmarks": 10_730, "tests": 57_705}
 """The same for what is beside the package."""
 
 MAX_FILES = 20
