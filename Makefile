@@ -92,7 +92,7 @@ check:  ## Run what CI runs: lint, types, the documentation site and all tests
 	@$(MAKE) --no-print-directory test
 
 bench: setup  ## Compare the MCP client with a bare SDK client
-	$(BIN)/python benchmarks/mcp.py
+	$(BIN)/python benchmarks/mcp_client.py
 
 bench-gpu: setup  ## Run the benchmarks that need a CUDA device, or one PART of them: steps, rivals, updates, sizes, short
 	@bash benchmarks/gpu.sh $(BIN)/python $(PART)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:1] = [str(HERE / "race")]  # without this folder, whose mcp.py would shadow the SDK's `mcp`
+sys.path[:1] = [str(HERE / "race")]
 
 from slow_servers import write_servers  # noqa: E402 (found by the path above)
 

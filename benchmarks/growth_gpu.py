@@ -13,7 +13,6 @@ point has two warm-up rounds, and every point two measured ones.
 import sys
 from pathlib import Path
 
-sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import argparse

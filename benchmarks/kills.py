@@ -8,10 +8,6 @@ must then end by themselves, or all of its processes at once. Exit code 1 if any
 a process or a scratch folder is left.
 """
 
-import sys
-
-sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
-
 import argparse
 import contextlib
 import hashlib
@@ -21,6 +17,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 import tempfile
 import time
 import traceback

@@ -32,8 +32,6 @@ from typing import Any
 from turnwise.setup.request import RunRequest
 from turnwise.setup.resolve import resolve
 
-if __name__ == "__main__":  # vLLM's process, which imports this file too, uses the rest
-    sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from rich.console import Console

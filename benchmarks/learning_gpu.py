@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
-
 from turnwise.rollout.measure.report import EvaluationReport, read_report
 from turnwise.rollout.measure.statistics import paired_difference
 from turnwise.rollout.measure.summary import EvaluatedEpisode, rates_by_task, summarise

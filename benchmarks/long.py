@@ -22,7 +22,6 @@ seconds and by the rate of an 8192³ product of bf16 matrices in the same proces
 import sys
 from pathlib import Path
 
-sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import argparse

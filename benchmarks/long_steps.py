@@ -41,7 +41,7 @@ sys.path[:1] = [
     str(HERE.parent),
     str(HERE / "long_race"),
     str(HERE / "race"),
-]  # without this folder, whose mcp.py would shadow the SDK's `mcp`
+]
 sys.path.append(str(RIVAL))
 
 from episodes import TERMS_VARIABLE, LongTerms, Script  # noqa: E402 (found by the path above)

@@ -8,10 +8,6 @@ use the same model, dtype and threads in one run, because only ratios are meanin
 of vocabulary, 4.2 M parameters. No token stops a turn, so every side samples the same number of tokens.
 """
 
-import sys
-
-sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
-
 import argparse
 import asyncio
 import copy

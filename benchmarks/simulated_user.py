@@ -9,14 +9,6 @@ the episode is lost, and some always. Exit code 1 if a group is short, lost or d
 add up, or if an episode's score, words or tokens differ from those without faults.
 """
 
-import sys
-from pathlib import Path
-
-from turnwise.setup.request import RunRequest
-from turnwise.setup.resolve import resolve
-
-sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
-
 import argparse
 import asyncio
 import contextlib
@@ -25,12 +17,14 @@ import json
 import logging
 import random
 import socket
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -43,6 +37,8 @@ from turnwise.rollout.collector import CollectionPlan, Collector
 from turnwise.rollout.players.policy import EpisodeLimits, player
 from turnwise.rollout.users.user_samplers import EndpointSampler, EngineSampler
 from turnwise.setup.bench import Workbench, chat_of, open_workbench, transformers_engine
+from turnwise.setup.request import RunRequest
+from turnwise.setup.resolve import resolve
 from turnwise.setup.user_model import SimulatedUser
 from turnwise.system.net.chat_endpoint import EndpointAccount, EndpointPatience
 from turnwise.tasks.load import load

@@ -14,7 +14,6 @@ from pathlib import Path
 from turnwise.setup.request import RunRequest
 from turnwise.setup.resolve import resolve
 
-sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 sys.path.insert(0, str(Path(__file__).resolve().parent / "faults"))
 
 import argparse

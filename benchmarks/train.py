@@ -17,16 +17,13 @@ weights: 4 layers, hidden 256, MLP 768, 4 heads on 2 key heads of 64, 4,096 toke
 parameters; `qwen3-0.6b` has that model's sizes and random weights.
 """
 
-import sys
-
-sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
-
 import argparse
 import json
 import os
 import random
 import resource
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence

@@ -15,10 +15,8 @@ import time
 
 import torch
 
-sys.path[:1] = []  # without this folder, whose mcp.py would shadow the SDK's `mcp`
-
-from turnwise.run.command import SWITCH_SECONDS, SWITCH_SECONDS_ON_GPU  # noqa: E402
-from turnwise.system.threads import run_detached  # noqa: E402
+from turnwise.run.command import SWITCH_SECONDS, SWITCH_SECONDS_ON_GPU
+from turnwise.system.threads import run_detached
 
 PYTHONS_OWN = 5e-3
 SECONDS = 2.0

@@ -38,7 +38,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RIVAL = HERE.parent / ".tools" / "trl"
-sys.path[:1] = [str(HERE / "race")]  # without this folder, whose mcp.py would shadow the SDK's `mcp`
+sys.path[:1] = [str(HERE / "race")]
 sys.path.append(str(RIVAL))
 
 from slow_servers import write_servers  # noqa: E402 (found by the path above)

@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":  # vLLM's process, which imports this file too, uses the rest
-    # without this folder, whose mcp.py would shadow the SDK's `mcp`
     sys.path[:1] = [str(Path(__file__).resolve().parent / "race")]
 
 import argparse

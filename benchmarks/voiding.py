@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.rollout.stage import leasing, small_chat

@@ -1,9 +1,5 @@
 """Measure the embedded world: generating it, loading it from the cache, and every tool."""
 
-import sys
-
-sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
-
 import asyncio
 import json
 import statistics

@@ -5,8 +5,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import mcp  # noqa: F401  (first, so that benchmarks/mcp.py is not taken for it)
-
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 

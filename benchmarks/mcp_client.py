@@ -1,18 +1,15 @@
 """Compare the MCP client with a bare SDK client and with one process per episode, in one run.
 
-    python benchmarks/mcp.py [--quick]
+    python benchmarks/mcp_client.py [--quick]
 
 Only the ratios of one run are meaningful on a noisy machine, not absolute times.
 """
-
-import sys
-
-sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 
 import argparse
 import asyncio
 import contextlib
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
