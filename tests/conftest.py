@@ -9,7 +9,9 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,7 +86,7 @@ def deep_folder(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(scope="session", autouse=True)
 def _certificates_are_read_once() -> Iterator[None]:
     """Reading them takes 40 ms for every HTTP client, and no client here uses TLS."""
-    import httpx2._transports.default as transports
+    transports: Any = import_module("httpx2._transports.default")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transports, "create_ssl_context", functools.cache(transports.create_ssl_context))

@@ -100,7 +100,7 @@ def test_every_link_leads_to_a_file_and_a_heading_of_it(path: Path) -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     # the file has a tag for a Python function, which only matters to the site
-    loader = type("Loader", (yaml.SafeLoader,), {})
+    loader: Any = type("Loader", (yaml.SafeLoader,), {})
     loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
     named = set(_leaves(yaml.load((ROOT / "mkdocs.yml").read_text(), loader)["nav"]))
     assert named == {str(path.relative_to(DOCS)) for path in PAGES if path.is_relative_to(DOCS)}

@@ -28,11 +28,11 @@ MAX_LINES = {
     "tasks": 3240,
     "training": 6900,
     "types": 1150,
-    "worlds": 10_100,
+    "worlds": 10_050,
 }
 """Lines of Python of each package. A change that needs more raises the number in a commit that says why."""
 
-MAX_LINES_BESIDE = {"benchmarks": 10_730, "tests": 57_705}
+MAX_LINES_BESIDE = {"benchmarks": 10_735, "tests": 57_515}
 """The same for what is beside the package."""
 
 MAX_FILES = 20

@@ -68,7 +68,8 @@ def check_attention() -> None:
         for length, heads in ((5, 4), (9, 2), (9, 2))
     )
     bounds = [torch.tensor([0, length], device="cuda", dtype=torch.int32) for length in (5, 9)]
-    found = flash_attn_varlen_func(query, key, value, *bounds, 5, 9, causal=True, softmax_scale=None)
+    attend: Any = flash_attn_varlen_func
+    found = attend(query, key, value, *bounds, 5, 9, causal=True, softmax_scale=None)
     keys, values = (tensor.repeat_interleave(2, dim=1).float() for tensor in (key, value))
     scores = torch.einsum("qhd,khd->hqk", query.float(), keys) / 8
     seen = torch.ones(5, 9, device="cuda", dtype=torch.bool).tril(4)

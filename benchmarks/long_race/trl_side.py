@@ -47,6 +47,8 @@ class ScriptedTrainer(GRPOTrainer):
 
 
 class Reporting(TrainerCallback):
+    trainer: Any = None
+
     def __init__(self, terms: LongTerms) -> None:
         self._terms = terms
 

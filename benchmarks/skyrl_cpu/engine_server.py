@@ -35,7 +35,7 @@ class EngineServer:
     """The routes of one engine."""
 
     def __init__(self, recipe: Recipe, *, is_exact: bool) -> None:
-        self._engine = transformers_engine(recipe.model, recipe.sizes)
+        self._engine: Any = transformers_engine(recipe.model, recipe.sizes)
         self._one_at_a_time = asyncio.Lock() if is_exact else None
         self._group: Any = None
         self._received: dict[str, torch.Tensor] = {}

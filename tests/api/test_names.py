@@ -5,13 +5,15 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import turnwise as tw
+import turnwise
 from turnwise.rewards import REWARDS
 
-STUB = Path(tw.__file__).with_suffix(".pyi")
+tw: Any = turnwise
+STUB = Path(turnwise.__file__).with_suffix(".pyi")
 
 
 def test_importing_turnwise_and_describing_tasks_and_rewards_does_not_import_torch() -> None:

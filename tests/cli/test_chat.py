@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -113,7 +114,8 @@ async def test_a_turn_that_is_cut_off_and_a_conversation_that_is_too_long_are_re
 async def test_a_malformed_call_is_reported_to_the_model_which_may_correct_it(folder: Path) -> None:
     async with scripted_talk(folder, "x", "Better.") as (talking, bench):
         broken = bench.chat.say("", [call("read")])
-        bench.engine._sequence = iter([broken[: len(broken) // 2] + broken[-1:], bench.chat.say("Better.")])
+        engine: Any = bench.engine
+        engine._sequence = iter([broken[: len(broken) // 2] + broken[-1:], bench.chat.say("Better.")])
         first, *_, last = await events(talking, "Go.")
         assert isinstance(first, Parsed)
         assert first.error is not None

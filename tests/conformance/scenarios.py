@@ -3,6 +3,7 @@
 A scenario that is not named here fails `test_conformance.py`.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 SUITES = {
@@ -42,9 +43,10 @@ _PRE_RELEASED = {
     "json-schema-ref-no-deref": ("2026-07-28",),
     "json-schema-2020-12-preservation": ("2025-11-25", "2026-07-28"),
 }
+_VERSIONS: Sequence[Mapping[str, Sequence[str]]] = (_RELEASED, _PRE_RELEASED)
 APPLICABLE = tuple(
     Run(suite, scenario, version)
-    for suite, scenarios in zip(SUITES, (_RELEASED, _PRE_RELEASED), strict=True)
+    for suite, scenarios in zip(SUITES, _VERSIONS, strict=True)
     for scenario, versions in scenarios.items()
     for version in versions
 )

@@ -157,7 +157,7 @@ class Handler(BaseHTTPRequestHandler):
 def http_server(token: str = "", door: Door = OPEN) -> Iterator[str]:
     """The URL of such a server."""
     own = {"failed_keys": set(), "open_connections": set(), "token": token, "door": door}
-    handler = type("OwnHandler", (Handler,), own)
+    handler: Any = type("OwnHandler", (Handler,), own)
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})

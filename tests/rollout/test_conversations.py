@@ -323,7 +323,7 @@ async def test_an_endpoint_plays_conversations_with_the_tools_of_each_message(po
         play_one = endpoint_player(endpoint, LIMITS, 1.0, "Use the tools.")
         try:
             async with leasing(pool)(task, "e") as toolbox:
-                trajectory = await play_one(task, toolbox, "e", 5)
+                trajectory = await play_one(task, toolbox, "e", 5, ())
         finally:
             await endpoint.close()
         requests = [request.body for request in provider.requests]
@@ -346,7 +346,7 @@ async def test_an_endpoint_is_told_what_to_write_and_ended_when_it_repeats_itsel
         play_one = endpoint_player(endpoint, LIMITS, 1.0, "", rules=rules)
         try:
             async with leasing(pool)(asking(), "e") as toolbox:
-                trajectory = await play_one(asking(), toolbox, "e", 5)
+                trajectory = await play_one(asking(), toolbox, "e", 5, ())
         finally:
             await endpoint.close()
         requests = [request.body for request in provider.requests]

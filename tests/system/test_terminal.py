@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from tests.run.test_playing import report_of
-from turnwise.cli.tools import ToolListing, print_listing
+from turnwise.cli.tools import print_listing
+from turnwise.mcp.listing import ToolListing
 from turnwise.mcp.processes.exposure import Exposure
 from turnwise.rollout.measure.report import print_report
 from turnwise.run.checks.memory_table import print_plan

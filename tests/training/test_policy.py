@@ -272,9 +272,8 @@ def test_a_model_in_training_mode_is_scored_as_it_samples() -> None:
 def gemma2() -> Any:
     """Sliding windows in every second layer, soft-capped logits."""
     torch.manual_seed(3)
-    config = Gemma2Config(
-        **SIZES, sliding_window=20, final_logit_softcapping=5.0, attn_implementation="eager"
-    )
+    settings: dict[str, Any] = {"final_logit_softcapping": 5.0, "attn_implementation": "eager"}
+    config = Gemma2Config(**SIZES, sliding_window=20, **settings)
     return Gemma2ForCausalLM(config).eval()
 
 

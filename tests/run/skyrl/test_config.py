@@ -1,5 +1,6 @@
 """SkyRL's `validate_cfg` accepts translated recipes, and SkyRL runs the experiment."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.run.skyrl.stage import ModelClient
 from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.run.skyrl.experiment import TurnwiseExp, checked_config, num_gpus
 from turnwise.run.skyrl.generator import TurnwiseGenerator, task_in
-from turnwise.run.skyrl.launch import find_spec, launch, preview
+from turnwise.run.skyrl.launch import launch, preview
 from turnwise.run.skyrl.translation import translate
 
 RECIPES = Path(__file__).parents[3] / "recipes"

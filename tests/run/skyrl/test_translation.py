@@ -1,6 +1,7 @@
 """Every key of a recipe is translated to SkyRL, read by the episodes, or reported."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from typer.testing import CliRunner
 
 from turnwise.cli import app
 from turnwise.config import Recipe, override_recipe, parse_settings, read_recipe
-from turnwise.run.skyrl.launch import NOT_INSTALLED, find_spec, preview
+from turnwise.run.skyrl.launch import NOT_INSTALLED, preview
 from turnwise.run.skyrl.translation import READ_BY_EPISODES, WITHOUT_COUNTERPART, leaves, translate
 
 RECIPES = Path(__file__).parents[3] / "recipes"

@@ -36,7 +36,8 @@ def by_two(
         if strategy == "zero3" and find_spec("deepspeed") is None:
             pytest.skip("DeepSpeed is missing: run `make ready`")
         folder = tmp_path_factory.mktemp("ranks")
-        selected = [item.callspec.params for item in request.session.items if item.path == Path(__file__)]
+        items: list[Any] = request.session.items
+        selected = [item.callspec.params for item in items if item.path == Path(__file__)]
         names = sorted({params["name"] for params in selected if params["strategy"] == strategy})
         done = launched.by_two("tests.system.ranks.ranked", strategy, str(folder), "cpu", *names)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -25,7 +25,7 @@ class NCCLTrainerInitInfo:
 
 def join(address: str, port: int, rank: int, world_size: int) -> dist.ProcessGroupGloo:
     """Join the group of the trainer's first rank (0) and the engines."""
-    store = dist.TCPStore(
+    store = dist.TCPStore(  # type: ignore[attr-defined]  # torch exports it without saying so
         address, port, world_size, is_master=rank == 0, wait_for_workers=False, timeout=_TIMEOUT
     )
     return dist.ProcessGroupGloo(store, rank, world_size, _TIMEOUT)
@@ -35,7 +35,7 @@ def broadcast(group: dist.ProcessGroupGloo, tensor: torch.Tensor) -> None:
     """Send `tensor` from rank 0, or receive it."""
     options = dist.BroadcastOptions()
     options.rootRank = 0
-    group.broadcast([tensor], options).wait()
+    group.broadcast([tensor], options).wait()  # type: ignore[attr-defined]
 
 
 class NCCLTrainerWeightTransferEngine:
