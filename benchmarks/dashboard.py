@@ -222,7 +222,7 @@ def first_paint(runs: Runs) -> float | None:
         browser = library.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{port}/")
-        page.wait_for_selector(".chart canvas")
+        page.wait_for_selector(".chart svg")
         whole = page.evaluate("performance.now()")
         paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
         print(f"first paint {paint:.0f} ms, all charts of the overview drawn after {whole:.0f} ms")

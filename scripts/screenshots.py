@@ -31,20 +31,20 @@ SCHEMES = {"": "light", "-dark": "dark"}
 MAX_BYTES = 150_000
 
 VIEWS = {
-    "overview": ("overview?runs={first}", ".chart canvas"),
-    "health": ("health?runs={first}", "#verdict"),
-    "alarms": ("health?runs={first}", "#alarms"),
-    "trajectories": ("trajectories?runs={first}", "#list"),
+    "overview": ("overview?run={first}", "#chart-success svg"),
+    "health": ("health?run={first}", "#vitals"),
+    "alarms": ("health?run={first}", "#alarms"),
+    "trajectories": ("trajectories?run={first}", "#list"),
     "tools": ("tools?runs={first}", "#tools"),
     "calls": ("tools?runs={first}", "#calls"),
     "evaluations": ("evaluations?runs={first}", "#change"),
     "tasks": ("tasks?runs={first}", "#task-list"),
     "runs": ("runs?runs={all}", "#run-table"),
-    "compare": ("overview?runs={all}", ".chart canvas"),
+    "compare": ("compare?runs={all}", "#between svg"),
     "log": ("log?runs={first}", "#log-lines"),
-    "trajectory": ("trajectory?runs={first}&run={first}&id={episode}&tokens=logprob", "#turn-1 .token"),
+    "trajectory": ("trajectory?runs={first}&run={first}&id={episode}&tokens=push", "#turn-1 .tok"),
     "group": ("trajectory?runs={first}&run={first}&id={episode}&group=1", ".conversation"),
-    "ratios": ("trajectory?runs={last}&run={last}&id={clipped}&tokens=ratio", "#turn-1 .token"),
+    "ratios": ("trajectory?runs={last}&run={last}&id={clipped}&tokens=ratio", "#turn-1 .tok"),
 }
 """By name of the picture: the address, and what must be there. `alarms` and `calls` are scrolled to."""
 
@@ -52,12 +52,12 @@ VIEWS = {
 def episodes(page: Page, root: str, query: str) -> list[str]:
     """The ids of the listed episodes, in the order of the list."""
     page.goto("about:blank")  # or the list of the query before would be taken for this one
-    page.goto(f"{root}#/trajectories?{query}")
+    page.goto(f"{root}#/trajectories?{query}&list=tries")
     with contextlib.suppress(
         TimeoutError
     ):  # a run is read when it is first asked for; it may have none of these
         page.wait_for_selector("main[data-view='trajectories'] #list tbody a", timeout=30_000)
-    links = [link.get_attribute("href") or "" for link in page.query_selector_all("#list tbody a")]
+    links = [link.get_attribute("href") or "" for link in page.query_selector_all("#list tbody a.to")]
     return [link.partition("id=")[2].partition("&")[0] for link in links]
 
 
@@ -73,8 +73,8 @@ def clipped_episode(page: Page, root: str, run: str) -> str:
     found = episodes(page, root, f"runs={run}&source=train&sort=-tokens")
     for episode in found:
         page.goto(f"{root}#/trajectory?runs={run}&run={run}&id={episode}&tokens=ratio")
-        page.wait_for_selector(".conversation .token")
-        if page.query_selector(".token.stopped"):
+        page.wait_for_selector(".conversation .tok")
+        if page.query_selector(".tok.stopped"):
             return episode
     return found[0] if found else ""
 

@@ -47,7 +47,7 @@ LONG = (
     "training/test_attention.py",
     "training/test_trainer.py",
     "run/test_screens.py",
-    "dashboard/test_clicking.py",
+    "dashboard/test_journeys.py",
     "conformance/test_conformance.py",
     "engines/test_remote_faults.py",
 )

@@ -14,7 +14,7 @@ MAX_LINES = {
     "api": 800,
     "cli": 2765,
     "config": 1900,
-    "dashboard": 4255,
+    "dashboard": 4960,
     "engines": 3545,
     "explore": 15_900,
     "mcp": 5840,
@@ -22,7 +22,7 @@ MAX_LINES = {
     "records": 2610,
     "rewards": 1550,
     "rollout": 3230,
-    "run": 7570,
+    "run": 7710,
     "setup": 2920,
     "system": 4980,
     "tasks": 3240,
@@ -32,13 +32,13 @@ MAX_LINES = {
 }
 """Lines of Python of each package. A change that needs more raises the number in a commit that says why."""
 
-MAX_LINES_BESIDE = {"benchmarks": 10_735, "tests": 57_515}
+MAX_LINES_BESIDE = {"benchmarks": 10_735, "tests": 57_010}
 """The same for what is beside the package."""
 
 MAX_FILES = 20
 """Of a folder, without those of its subfolders."""
 
-LARGER_FOLDERS = {"cli": 26, "dashboard/page": 44, "explore": 71}
+LARGER_FOLDERS = {"cli": 26, "dashboard/page": 42, "explore": 71}
 """Folders that had more when the limit was set; a number may only fall, and goes once it is not needed."""
 
 MAX_FILE_LINES = 400

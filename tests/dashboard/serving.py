@@ -19,19 +19,20 @@ from turnwise.dashboard.server import application
 from turnwise.dashboard.watch import Watch
 from turnwise.system.net.http_serving import server_config
 
-VIEWS = {
-    "overview": ".chart canvas",
-    "health": "#chart-ratios-0 canvas",
+RUN_VIEWS = {
+    "overview": "#chart-success svg",
+    "health": "#alarms",
     "trajectories": "table#list",
     "tools": "table#tools",
-    "evaluations": "#change",
+    "evaluations": "#change table",
     "tasks": "table#task-list",
-    "runs": "table#run-table",
     "log": "pre#log-lines",
 }
-"""The views, with a selector that matches once the view is complete."""
+"""The views of a run in the order of their keys, with a selector that matches once the view is complete."""
 
-EXPORTED_VIEWS = {view: complete for view, complete in VIEWS.items() if view not in ("tasks", "log")}
+VIEWS = {**RUN_VIEWS, "runs": "table#run-table", "compare": "#between svg", "explored": "h1"}
+
+EXPORTED_VIEWS = {view: shown for view, shown in VIEWS.items() if view not in ("tasks", "log", "explored")}
 """The views of an exported file, which holds no task files and no logs."""
 
 
@@ -83,19 +84,9 @@ def serving(*runs: Path, host: str = "127.0.0.1", token: str = "") -> Iterator[S
 
 
 def look(page: Any, served: Served, view: str, **settings: object) -> None:
-    """Open a view of `run` and wait until it is complete."""
-    page.goto(f"{served.url}#/{view}?{urlencode({'runs': 'run', **settings})}")
+    """Open a view, of `run` if it is one of a run, and wait until it is complete."""
+    page.goto(f"{served.url}#/{view}?{urlencode({'run': 'run', **settings})}")
     page.wait_for_selector(f'main[data-view="{view}"] {VIEWS.get(view, ".conversation")}')
-
-
-def wait_for_steps(page: Any, chart: str, steps: list[int]) -> None:
-    """Wait until the chart is drawn with these steps. (The page's policy forbids `wait_for_function`.)"""
-    script = f"document.getElementById('chart-{chart}')?.plot?.data[0]"
-    for _ in range(600):
-        if page.evaluate(script) == steps:
-            return
-        page.wait_for_timeout(100)
-    raise AssertionError(page.evaluate(script))
 
 
 def texts(page: Any, selector: str) -> list[str]:
@@ -113,22 +104,13 @@ def wait_for_texts(page: Any, selector: str, wanted: list[str]) -> None:
     raise AssertionError((texts(page, selector), wanted))
 
 
-def readout(page: Any, chart: str) -> dict[str, str]:
-    """The exact value that the chart's readout shows for every line."""
-    script = "(items) => items.map((item) => [item.dataset.label, item.querySelector('.number').title])"
-    return dict(page.eval_on_selector_all(f"#chart-{chart} .readout [data-label]", script))
+def pointed(page: Any, chart: str) -> dict[str, str]:
+    """The exact value of each line at the place that the chart's tip shows."""
+    script = "(rows) => rows.map((row) => [row.dataset.label, row.title])"
+    return dict(page.eval_on_selector_all(f"#chart-{chart} .tip a", script))
 
 
-def pixel(page: Any, chart: str, step: float, value: float) -> str:
-    """The colour that is drawn at this place of a chart, as #rrggbb; "" if there is none."""
-    found: str = page.evaluate(PIXEL, [f"chart-{chart}", step, value])
-    return found
-
-
-PIXEL = """([id, step, value]) => {
-  const { plot } = document.getElementById(id);
-  const [x, y] = [plot.valToPos(step, "x", true), plot.valToPos(value, "y", true)].map(Math.round);
-  const [red, green, blue, opacity] = plot.ctx.getImageData(x, y, 1, 1).data;
-  const hex = [red, green, blue].map((part) => part.toString(16).padStart(2, "0"));
-  return opacity < 99 ? "" : "#" + hex.join("");
-}"""
+def heading(page: Any) -> str:
+    """The answer of the view, which has one only."""
+    [words] = texts(page, "h1")
+    return words.strip()

@@ -20,8 +20,6 @@ from tests.dashboard.recorded import (
     task,
     turn,
 )
-from tests.dashboard.serving import Serve, look, texts, wait_for_texts
-from turnwise.dashboard.command import open_runs, write_export
 from turnwise.dashboard.index import search_index, tables
 from turnwise.dashboard.index.index import Index
 from turnwise.dashboard.views.episode_list import page as page_of
@@ -156,79 +154,11 @@ def test_new_episodes_are_added_and_those_of_a_cut_file_are_not_found(folder: Ru
     assert found(index, "cost") == ["first", "third"]
 
 
-def test_without_fts5_the_page_says_so_and_everything_else_works(
-    page: Any, serve: Serve, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tables, "_WORDS", tables._WORDS.replace("fts5", "no_such_module"))
-    play(folder)
-    look(page, serve(folder.path), "trajectories", search="total", tool="get_order")
-    assert "SQLite has no FTS5" in page.inner_text("#searched")
-    assert texts(page, "#list tbody tr td:nth-child(2)") == ["sum", "slow", "evil"], "by the other filter"
-
-
-def test_a_hit_is_marked_and_leads_to_its_turn(page: Any, serve: Serve, folder: RunFolder) -> None:
-    play(folder)
-    served = serve(folder.path)
-    look(page, served, "tools")
-    page.keyboard.press("/")
-    page.wait_for_selector("main[data-view='trajectories'] #filter-search:focus")
-    page.keyboard.type('total "185.48"')
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#list mark")
-    assert texts(page, "#list .excerpt") == ["answer, turn 2: The total is 185.48."]
-    assert texts(page, "#list mark") == ["total", "185.48"]
-    page.click(".excerpt .place")
-    page.wait_for_selector("#turn-2.at")
-    look(page, served, "trajectories", search="gnp.exe")
-    assert "&amp; ␛[31mred␛[0m ⟨U+202E⟩gnp.exe" in page.inner_text("#list .excerpt")
-
-
-def test_the_page_says_how_far_the_search_is(
-    page: Any, serve: Serve, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    play(folder)
-    monkeypatch.setattr(search_index, "fill", lambda index, pieces, *, seconds: False)
-    page.goto(f"{serve(folder.path).url}#/trajectories?search=total")
-    page.wait_for_selector("#searched")
-    assert page.inner_text("#searched") == "Searched 0 of 5 episodes so far."
-    page.focus("#filter-search")
-    monkeypatch.undo()
-    page.wait_for_selector("#list mark")
-    assert page.query_selector("#searched") is None
-    assert page.evaluate("document.activeElement.id") == "filter-search"
-
-
-def test_an_exported_file_is_searched_too(page: Any, folder: RunFolder, tmp_path: Path) -> None:
-    play(folder)
-    write_export(open_runs([folder.path], tmp_path / "cache"), tmp_path / "report.html")
-    page.goto(f"file://{tmp_path}/report.html#/trajectories")
-    for typed, tasks in FOUND.items():
-        page.fill("#filter-search", typed)
-        page.press("#filter-search", "Enter")
-        wait_for_texts(page, "#list tbody td:nth-child(2)", tasks)
-
-
 NUMBERS = {
     **{"9": "9", "b": "185.48", "c": "$1,200.50", "d": "12%"},
     **{"e": "10 or nine", "f": "", "g": "-3 EUR", "h": "about 9"},
 }
 """By task: its answer."""
-
-
-@pytest.mark.parametrize("is_exported", [False, True])
-def test_answers_sort_as_numbers_and_texts_come_after(
-    page: Any, serve: Serve, folder: RunFolder, tmp_path: Path, is_exported: bool
-) -> None:
-    episodes = [StoredEpisode(episode(task(name), [turn(0, said)]), FAILED) for name, said in NUMBERS.items()]
-    play_step(folder, 0, episodes)
-    if is_exported:
-        write_export(open_runs([folder.path], tmp_path / "cache"), tmp_path / "report.html")
-    url = f"file://{tmp_path}/report.html" if is_exported else serve(folder.path).url
-    for sort, wanted in (("answer", "g9dbcehf"), ("-answer", "cbd9ghef")):
-        page.goto("about:blank")
-        page.goto(f"{url}#/trajectories?sort={sort}")
-        page.wait_for_selector("#list a")
-        assert "".join(texts(page, "#list a")) == wanted
 
 
 def test_an_index_of_an_older_version_is_rebuilt(folder: RunFolder) -> None:

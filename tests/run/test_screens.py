@@ -140,7 +140,7 @@ def test_a_terminal_gets_the_panel_and_then_the_summary(tmp_path: Path) -> None:
     assert "step 1/2" in text
     assert "playing" in text
     assert "episodes" in text
-    assert "held-out success" in text
+    assert any(words in text for words in ("It learned", "beyond chance", "It got worse"))
     assert "step    1/2" not in text, "no lines in addition to the panel"
 
 

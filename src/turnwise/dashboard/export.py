@@ -12,7 +12,8 @@ from typing import Any
 from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
 from turnwise.dashboard.runs import ListedRun, Runs
 from turnwise.dashboard.server import OF_DAMAGED_FILES, as_json
-from turnwise.dashboard.views import conversation, episode_list, evaluations, listing, series
+from turnwise.dashboard.standing import compare, standing
+from turnwise.dashboard.views import conversation, episode_list, evaluations, groups, listing, series
 from turnwise.dashboard.views.alarm_list import listed_alarms
 from turnwise.dashboard.views.machine import machine
 from turnwise.dashboard.views.traffic import traffic
@@ -38,10 +39,12 @@ def export(runs: Runs) -> bytes:
     It loads nothing over the network, and its Content-Security-Policy allows only its own script.
     """
     chosen = list(runs)
+    listed = runs.listed()
     folder_names = {run.name: run.folder.name for run in chosen}
     data = as_json(
         {
-            "runs": [_without_paths(row, folder_names) for row in runs.rows()],
+            "runs": {**listed, "runs": [_without_paths(row, folder_names) for row in listed["runs"]]},
+            "compared": compare(chosen[0], chosen[1:])["heading"] if 1 < len(chosen) <= NUM_PAIRED else "",
             "answers": {
                 run.name: {**run.asked(partial(_answers, run)), "paired": _paired(run, chosen)}
                 for run in chosen
@@ -50,18 +53,19 @@ def export(runs: Runs) -> bytes:
     ).decode()
     # JSON escapes of the same characters, so that no text can close the <script> element
     data = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    script, style = bundle(), stylesheet()
+    script, style = bundle(), stylesheet(has_fonts=True)
     assert not re.search("</script|<!--", script, re.IGNORECASE), "would end the <script> element early"
     assert "</style" not in style.lower()
     policy = (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; base-uri 'none'"
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        "img-src data: blob:; font-src data:; base-uri 'none'"
     )
     page = (PAGE / "index.html").read_text("utf-8")
     page = re.sub(r'<link rel="icon"[^>]*>\n', "", page)
     meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     page = page.replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n{meta}')
     page = page.replace('<link rel="stylesheet" href="style.css">', f"<style>{style}</style>")
-    page = page.replace('<script src="main.js" defer></script>\n', "")
+    page = page.replace('<script src="main.js" type="module"></script>\n', "")
     written = f'<script type="application/json" id="recorded">{data}</script>\n'
     return page.replace("</body>", f"{written}<script>{script}</script>\n</body>").encode()
 
@@ -87,7 +91,7 @@ def _answers(run: ListedRun) -> dict[str, Any]:
     steps = {step for line in lines.values() for step in line["steps"]}
     steps |= {alarm["step"] for alarm in alarms["alarms"]}
     return {
-        "standing": run.standing() | {"folder": run.folder.name},
+        "standing": standing(run) | {"folder": run.folder.name},
         "names": names,
         "series": lines,
         "axes": {axis: _places(run, axis, steps) for axis in series.AXES if axis != "step"},
@@ -95,6 +99,7 @@ def _answers(run: ListedRun) -> dict[str, Any]:
         "alarms": alarms,
         "machine": machine(index) | {"disk": None},
         "choices": choices,
+        "kinds": groups.kinds(index),
         "tools": {choice["value"]: traffic(index, source=choice["value"]) for choice in choices["source"]},
         "evaluations": reports,
         "comparison": {
@@ -143,13 +148,7 @@ def _episodes(run: ListedRun) -> dict[str, Any]:
         if num_bytes + size > MAX_BYTES:  # a smaller one may still fit
             continue
         num_bytes += size
-        calls = {
-            (call["name"], call["result"]["cause"])
-            for turn in whole["turns"]
-            for call in turn["calls"]
-            if call["result"]
-        }
-        kept["rows"].append({**row, "calls": sorted(calls)})
+        kept["rows"].append({**row, "calls": _calls(whole)})
         kept["trajectory"][number] = whole
         kept["tokens"][number] = tokens
     present = kept["trajectory"].keys()
@@ -158,5 +157,14 @@ def _episodes(run: ListedRun) -> dict[str, Any]:
         whole["elsewhere"] = [episode for episode in whole["elsewhere"] if episode["id"] in present]
         if whole["group"][0]["id"] == number:
             members = conversation.side_by_side(index, number, run.recipe, pieces)
-            kept["group"][number] = [member for member in members if member["id"] in present]
+            kept["group"][number] = members | {
+                key: [each for each in members[key] if each["id"] in present]
+                for key in ("members", "elsewhere")
+            }
     return kept
+
+
+def _calls(whole: dict[str, Any]) -> list[tuple[str, str]]:
+    """The tools that an episode called, each with how its calls ended."""
+    calls = [call for turn in whole["turns"] for call in turn["calls"] if call["result"]]
+    return sorted({(call["name"], call["result"]["cause"]) for call in calls})

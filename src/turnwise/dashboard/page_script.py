@@ -1,33 +1,48 @@
-"""Join the page's JavaScript modules and uPlot into one script, and their style sheets into one."""
+"""The page's files: JavaScript modules, which an exported file has as one script, style sheet and fonts."""
 
+import base64
 import re
 from importlib.resources import files
 
 PAGE = files("turnwise.dashboard") / "page"
-UPLOT = files("turnwise.dashboard") / "vendor" / "uplot"
+FONTS = ("inter-Regular.woff2", "inter-SemiBold.woff2")
 
 MODULES = (
-    *("dom", "place", "search", "recorded", "api", "source", "hold", "axes", "ink", "csv", "take_away"),
-    *("chart", "drill", "seeds", "curves", "heat", "intervals"),
-    *("figures", "panels", "overview", "alarms", "machine", "health", "columns", "trajectories", "tokens"),
-    *("json_view", "refusal", "turn", "group", "conversation"),
-    *("calls", "tools", "evaluations", "exploration", "tasks"),
-    *("run_differences", "run_table", "run_bar", "log", "main"),
+    *("morph", "dom", "place", "live", "search", "recorded", "api", "source", "axes", "csv", "take_away"),
+    *("drill", "charts", "seeds", "figures", "panels", "shell", "vitals", "heat", "machine"),
+    *(
+        "overview",
+        "health",
+        "runs",
+        "compare",
+        "columns",
+        "episodes",
+        "json_view",
+        "refusal",
+        "strip",
+        "turn",
+    ),
+    *("group", "episode", "calls", "tools", "evaluations", "tasks", "explored", "log", "main"),
 )
 """In dependency order: a module comes after those that it imports."""
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', re.MULTILINE)
+_LOADED = re.compile(r'import\("\./\w+\.js"\)\.then\(\(module\) => module\.(\w+)\)')
 _EXPORT = re.compile(r"^export (?=(?:async )?function|class|const)", re.MULTILINE)
 
 
 def bundle() -> str:
-    """uPlot and the modules as one script without imports; no two modules define the same name."""
-    library = (UPLOT / "uPlot.iife.min.js").read_text("utf-8")
+    """All modules as one script without imports; no two modules define the same name."""
     parts = [(PAGE / f"{name}.js").read_text("utf-8") for name in MODULES]
     body = "\n".join(_EXPORT.sub("", _IMPORT.sub("", part)) for part in parts)
-    return f'"use strict";\n(() => {{\n{library}\n{body}\n}})();'
+    body = _LOADED.sub(r"Promise.resolve(\1)", body)
+    return f'"use strict";\n(() => {{\n{body}\n}})();'
 
 
-def stylesheet() -> str:
-    """uPlot's style sheet, then the page's, which overrides it."""
-    return "\n".join(sheet.read_text("utf-8") for sheet in (UPLOT / "uPlot.min.css", PAGE / "style.css"))
+def stylesheet(*, has_fonts: bool = False) -> str:
+    """The style sheet; with the fonts in it, a file needs nothing else."""
+    sheet = (PAGE / "style.css").read_text("utf-8")
+    for font in FONTS if has_fonts else ():
+        content = base64.b64encode((PAGE / "fonts" / font).read_bytes()).decode()
+        sheet = sheet.replace(f"url({font})", f"url(data:font/woff2;base64,{content})")
+    return sheet

@@ -11,20 +11,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
+from turnwise.dashboard.headings import of_runs
 from turnwise.dashboard.index.index import Index
-from turnwise.dashboard.views.run_row import RowReader, RunRow, Scalar, differing
-from turnwise.dashboard.views.series import last_step, latest
+from turnwise.dashboard.views.run_row import RowReader, RunRow, Scalar, course_of, differing
 from turnwise.dashboard.views.token_texts import Pieces
 from turnwise.records.failed_starts import FailedStart, read_failed_starts
 from turnwise.records.run_facts import RunFacts, ShownRecipe, read_facts
-from turnwise.run.health.health import CHECKS
+from turnwise.run.answer import answer_of
 from turnwise.system.files.regular_files import make_private_folder
 
 logger = logging.getLogger(__name__)
 
-_SHOWN = ("success/rate", "reward/mean", "validation/success")
-
 Answer = TypeVar("Answer")
+
+REPORT = "report.json"
+"""What `turnwise explore` writes next to its task files."""
 
 _REBUILD_SECONDS = 10.0
 """How long a request waits for an index that has to be rebuilt."""
@@ -94,28 +95,6 @@ class ListedRun:
         """Count the run's cost for its row, until the deadline (time.monotonic)."""
         self._rows.count(deadline=deadline)
 
-    def standing(self) -> dict[str, Any]:
-        """The run's row, and what the views of a single run show of it."""
-        facts, index = self.facts, self.index
-        recipe = facts.recipe
-        return {
-            "name": self.name,
-            **self.row().shown,
-            "state": facts.state,
-            "reason": facts.reason,
-            "problems": [*facts.problems, *index.problems],
-            "last_step": last_step(index),
-            "latest": latest(index, _SHOWN),
-            "model": recipe.model.path,
-            "algorithm": recipe.algorithm.words,
-            "health": {
-                name: {"threshold": check.threshold}
-                for name, check in CHECKS.items()
-                if name not in recipe.health.ignore
-            },
-            "clip": recipe.algorithm.clip,
-        }
-
     def _opened(self, *, seconds: float) -> Index:
         with self._lock:
             if self._index is None:
@@ -146,8 +125,10 @@ class Runs:
         self._compared: dict[int, dict[str, Scalar]] = {}
         self._differing: list[str] = []
         self._failed: list[FailedStart] = []
+        self.explored: dict[str, Path] = {}
+        """Folders of explored tasks under the paths, by name."""
         self.look()
-        if not self._runs and not self._failed:
+        if not self._runs and not self._failed and not self.explored:
             raise ValueError(f"no run in {', '.join(map(str, paths))}: none has a recipe.json")
 
     def look(self) -> bool:
@@ -165,7 +146,8 @@ class Runs:
             self._failed,
             [start for path in self._paths for start in read_failed_starts(path)],
         )
-        return set(self._runs) != before or self._failed != failed
+        explored, self.explored = self.explored, _explored(self._paths)
+        return set(self._runs) != before or self._failed != failed or self.explored != explored
 
     def failed_starts(self) -> list[dict[str, Any]]:
         """Starts that left no run, newest first."""
@@ -177,7 +159,24 @@ class Runs:
         known = {id(row.recipe): row.recipe for _, row in rows}  # a row that is read again is a new object
         if known.keys() != self._compared.keys():
             self._differing, self._compared = differing(list(known.values())), known
-        return [{"name": name, **row.shown, "differs": row.values(self._differing)} for name, row in rows]
+        return [
+            {
+                "name": name,
+                **row.shown,
+                "answer": asdict(answer_of(course_of(row.shown))),
+                "differs": row.values(self._differing),
+            }
+            for name, row in rows
+        ]
+
+    def listed(self) -> dict[str, Any]:
+        """All rows, and the sentence on them."""
+        rows = self.rows()
+        only = rows[0]["answer"]["words"] if rows else ""
+        return {
+            "heading": of_runs([(row["name"], row["heldout"]["after"]) for row in rows], only),
+            "runs": rows,
+        }
 
     def __iter__(self) -> Iterator[ListedRun]:
         return iter(list(self._runs.values()))
@@ -211,6 +210,22 @@ def _folders(path: Path) -> list[Path]:
         return sorted(child for child in path.iterdir() if _is_run(child))
     except OSError:
         return []
+
+
+def _explored(paths: Sequence[Path]) -> dict[str, Path]:
+    """The paths and the folders in them that hold the report of an exploration."""
+    found: dict[str, Path] = {}
+    for path in paths:
+        try:
+            inside = sorted(child for child in path.iterdir() if child.is_dir())
+        except OSError:
+            inside = []
+        for folder in (path, *inside):
+            if (folder / REPORT).is_file() and not _is_run(folder):
+                name = folder.resolve().name
+                free = (f"{name}~{number}" for number in range(2, len(found) + 3))
+                found[name if name not in found else next(free)] = folder
+    return found
 
 
 def _is_run(folder: Path) -> bool:

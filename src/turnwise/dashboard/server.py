@@ -16,14 +16,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from turnwise.dashboard.guard import RequestGuard
-from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
+from turnwise.dashboard.page_script import FONTS, MODULES, PAGE
 from turnwise.dashboard.runs import ListedRun, Runs
+from turnwise.dashboard.standing import compare, standing
 from turnwise.dashboard.views import (
     alarm_list,
     call_list,
     conversation,
     episode_list,
-    exploration_view,
+    explored,
+    groups,
     listing,
     log_files,
     machine,
@@ -37,7 +39,13 @@ from turnwise.dashboard.watch import Watch
 from turnwise.system.files.json_lines import plain
 
 _HEARTBEAT_SECONDS = 15.0
-_TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
+_TYPES = {
+    "woff2": "font/woff2",
+    "js": "text/javascript",
+    "css": "text/css",
+    "html": "text/html",
+    "svg": "image/svg+xml",
+}
 
 _REPORT_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -132,13 +140,13 @@ class Answers:
         self._choices: dict[str, tuple[int, Any]] = {}
 
     def runs(self, asked: Asked) -> Any:
-        return self._runs.rows()
+        return self._runs.listed()
 
     def failed_starts(self, asked: Asked) -> Any:
         return self._runs.failed_starts()
 
     def standing(self, asked: Asked) -> Any:
-        return asked.run.standing()
+        return standing(asked.run)
 
     def names(self, asked: Asked) -> Any:
         return series.names(asked.run.index)
@@ -163,8 +171,8 @@ class Answers:
             self._choices[run.name] = (now, listing.choices(run.index))
         return self._choices[run.name][1]
 
-    def trajectories(self, asked: Asked) -> Any:
-        wanted = listing.Filter(
+    def _filter(self, asked: Asked) -> listing.Filter:
+        return listing.Filter(
             source=asked.text("source"),
             first=asked.whole("first"),
             last=asked.whole("last"),
@@ -181,6 +189,16 @@ class Answers:
             check=asked.text("check"),
             search=asked.text("search"),
         )
+
+    def groups(self, asked: Asked) -> Any:
+        place = {"offset": asked.whole("offset") or 0, "limit": asked.whole("limit") or 100}
+        return groups.groups(asked.run.index, self._filter(asked), kind=asked.text("kind"), **place)
+
+    def kinds(self, asked: Asked) -> Any:
+        return groups.kinds(asked.run.index)
+
+    def trajectories(self, asked: Asked) -> Any:
+        wanted = self._filter(asked)
         place = {"offset": asked.whole("offset") or 0, "limit": asked.whole("limit") or 50}
         pieces = asked.run.pieces if wanted.search else None
         sort = asked.text("sort", "newest")
@@ -212,7 +230,7 @@ class Answers:
         return call_list.calls(asked.run.index, wanted, **place)
 
     def paired(self, asked: Asked) -> Any:
-        return measured.paired(asked.run.folder, self._runs[asked.text("other")].folder)
+        return compare(asked.run, [self._runs[name] for name in asked.texts("other")[:24]])
 
     def evaluations(self, asked: Asked) -> Any:
         return measured.evaluations(asked.run.folder)
@@ -229,14 +247,20 @@ class Answers:
     def task(self, asked: Asked) -> Any:
         return task_list.task(asked.run, asked.text("split"), asked.whole("place") or 0)
 
+    def explorations(self, asked: Asked) -> Any:
+        return explored.explorations(self._runs)
+
     def exploration(self, asked: Asked) -> Any:
-        return exploration_view.exploration(asked.run, asked.text("split"))
+        return explored.exploration(self._runs, asked.text("name"))
+
+    def plan(self, asked: Asked) -> Any:
+        return explored.plan(self._runs, *(asked.text(name) for name in ("name", "split", "task")))
 
     def log(self, asked: Asked) -> Any:
         folder = asked.run.folder
         files, trace = log_files.log_files(folder), log_files.foreign_traceback(folder)
         if not files:
-            return {"files": [], "traceback": trace}
+            return {"heading": "The run's folder has no log.", "files": [], "traceback": trace}
         wanted = log_files.LogFilter(text=asked.text("text"), level=asked.text("level"))
         name = asked.text("file") or files[0]
         lines = log_files.log_page(folder, name, wanted, end=asked.whole("end"))
@@ -246,7 +270,7 @@ class Answers:
 PATHS = (
     *("runs", "standing", "names", "series", "histogram", "alarms", "choices", "trajectories"),
     *("trajectory", "group", "tokens", "tools", "evaluations", "comparison", "paired", "tasks", "task"),
-    *("calls", "exploration", "log", "machine", "failed_starts"),
+    *("calls", "explorations", "exploration", "plan", "log", "machine", "failed_starts", "groups", "kinds"),
 )
 
 
@@ -270,7 +294,8 @@ def application(
         Route("/api/events", _events(watch, is_ending)),
         Route("/report", _report(runs)),
         Route("/", _page("index.html")),
-        *(Route(f"/{name}", _page(name)) for name in ("main.js", "style.css", "icon.svg")),
+        *(Route(f"/{name}", _page(name)) for name in ("style.css", "icon.svg", *FONTS)),
+        *(Route(f"/{module}.js", _page(f"{module}.js")) for module in MODULES),
     ]
     return guard.over(Starlette(routes=routes, lifespan=lifespan))
 
@@ -336,8 +361,7 @@ def _report(runs: Runs) -> Any:
 
 
 def _page(name: str) -> Any:
-    generated = {"main.js": bundle, "style.css": stylesheet}
-    content = generated[name]().encode() if name in generated else (PAGE / name).read_bytes()
+    content = (PAGE / ("fonts" if name in FONTS else "") / name).read_bytes()
     kind = _TYPES[name.rpartition(".")[2]]
 
     async def endpoint(request: Request) -> Response:

@@ -135,6 +135,7 @@ class ShownSummary(BaseModel):
     model_config = _LENIENT
 
     num_steps: _Count | None = None
+    best_step: _Count | None = None
     stopped: str | None = None
     heldout_success: dict[str, float | None] = {}
     heldout_gain: ShownGain | None = None

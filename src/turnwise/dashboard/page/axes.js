@@ -1,12 +1,12 @@
 // What charts are drawn over: steps, hours since the run's start, or tokens sampled so far. One choice for all charts.
 
-import { figure } from "./dom.js";
+import { num } from "./dom.js";
 
 // unit: in the fields of the range; words: a place on the axis, in the readout; isWhole: whether places are whole numbers.
 export const AXES = {
-  step: { title: "step", unit: "steps", words: (at) => "step " + figure(at), isWhole: true },
-  time: { title: "hours since the start", unit: "hours", words: (at) => figure(at) + " hours", isWhole: false },
-  tokens: { title: "tokens sampled so far", unit: "tokens", words: (at) => figure(at) + " tokens", isWhole: true },
+  step: { title: "step", unit: "steps", words: (at) => "step " + num(at), isWhole: true },
+  time: { title: "hours since the start", unit: "hours", words: (at) => num(at) + " hours", isWhole: false },
+  tokens: { title: "tokens sampled so far", unit: "tokens", words: (at) => num(at) + " tokens", isWhole: true },
 };
 
 export function axisOf(settings) {

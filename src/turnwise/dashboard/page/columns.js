@@ -1,8 +1,5 @@
 // The columns of the list of episodes, and the order by each of them.
 
-import { make } from "./dom.js";
-import { go } from "./place.js";
-
 export const COLUMNS = [
   { head: "played for", key: "step", up: "oldest", down: "newest", isNumber: true },
   { head: "task", key: "task" }, { head: "question", key: "question" }, { head: "answer", key: "answer" }, { head: "expected", key: "expected" },
@@ -17,19 +14,6 @@ export function orders() {
   return COLUMNS.flatMap(({ head, up, down, isNumber }) => isNumber
     ? [[down, head + ", " + (up === "oldest" ? "newest" : "most") + " first"], [up, head + ", " + (up === "oldest" ? "oldest" : "least") + " first"]]
     : [[up, head + ", A to Z"], [down, head + ", Z to A"]]);
-}
-
-// Each head becomes a button: the first click shows the largest number or the first letter, the second reverses.
-export function sortHeads(list, columns, sort = "newest") {
-  list.querySelectorAll("th").forEach((head, place) => {
-    const { up, down, isNumber } = columns[place];
-    if (!up) return;
-    const [first, second] = isNumber ? [down, up] : [up, down];
-    const mark = sort === up ? " ▲" : sort === down ? " ▼" : "";
-    if (mark) head.setAttribute("aria-sort", sort === up ? "ascending" : "descending");
-    head.replaceChildren(make("button", { type: "button", class: "toggle", id: "sort-" + up, onclick: () => go({ sort: sort === first ? second : first, offset: "" }) }, head.textContent + mark));
-  });
-  return list;
 }
 
 // The rows in the order that the server would give them: numbers before texts, in both directions.

@@ -1,71 +1,58 @@
 // Success on held-out tasks, by family and difficulty, and what changed.
 
 import { ask } from "./api.js";
-import { brief, cells, figure, make, number, percent, seconds, table } from "./dom.js";
-import { intervals } from "./intervals.js";
+import { answer, brief, cells, draw, isKnown, make, num, number, options, part, pct, pct1, percent, plural, points, seconds, table, words } from "./dom.js";
 import { go, moved } from "./place.js";
 import { nameOf } from "./source.js";
 
 const FEW_TASKS = 10; // with fewer tasks an interval is so wide that a change says little
 
-export async function evaluations(runs, settings) {
-  const run = runs.find((each) => each.name === settings.run) || runs[0];
-  const found = await ask("evaluations", { run: run.name });
-  const whole = found.filter((each) => !each.error);
-  const section = make("section", {}, make("h2", {}, "Evaluations"));
-  if (!whole.length) return section.append(make("p", { id: "evaluations" }, "No evaluation is finished yet.")), section;
-  const before = whole.find((each) => each.name === settings.before) || whole[0];
-  const after = whole.find((each) => each.name === settings.after) || whole[whole.length - 1];
+export async function evaluations([run], settings) {
+  const found = await ask("evaluations", { run: run.name }), whole_ = found.filter((each) => !each.error);
+  if (!whole_.length) return make("div", {}, answer("No evaluation is finished yet.", { lead: "Held-out tasks are played before the first step and after the last one." }), found.length ? listOf(found, run) : make("p", { id: "evaluations" }));
+  const before = whole_.find((each) => each.name === settings.before) || whole_[0], after = whole_.find((each) => each.name === settings.after) || whole_[whole_.length - 1];
   const change = before === after ? null : await ask("comparison", { run: run.name, before: before.name, after: after.name }).catch((error) => ({ all: null, families: {}, worse: [], error: error.message }));
-  section.append(listOf(found, run), pair(whole, before, after), changeOf(change, before, after, run),
-    breakdownBy("difficulty", "by_difficulty", before, after, run), breakdownBy("message", "by_message", before, after, run), worseOf(change, before, after, run));
-  return section;
+  const paired = (label) => change && change.families[label || "-"], families = rowsOfChange("family", "by_family", before, after, run, paired);
+  const all = { label: "all", estimates: sidesOfChange(before, after).map((side) => side.all.success), num: after.all.num_tasks, change: change && change.all, failing: { source: after.name, success: "0" }, earlier: { source: before.name } };
+  const heading = change ? change.heading || change.error : capitalName(nameOf(after.name)) + ": " + pct(after.all.success.value) + " of " + plural(after.all.num_tasks, "task") + ".";
+  return make("div", {}, answer(heading, { lead: leadOfChange(change, families) }), make("section", {}, pair(whole_, before, after), change && !change.all ? make("p", { class: "fault" }, change.error || "The two have no task in common.") : "",
+    make("div", { id: "change" }, make("div", { class: "head" }, make("h2", {}, change ? "What changed: " + nameOf(before.name) + " → " + nameOf(after.name) : "Success by family: " + nameOf(after.name)), make("p", {}, "a dot is the share of tries that succeeded, its line the 95% interval" + (change ? "; the largest loss is at the top" : "") + (families.some((row) => row.isFew) ? "; hollow: fewer than " + FEW_TASKS + " tasks" : ""))), tableOfChange("family", [all, ...families], before, after, run))),
+    breakdownBy("difficulty", "by_difficulty", before, after, run), breakdownBy("message", "by_message", before, after, run), worseOf(change, before, after, run), part("All evaluations", "success with the interval that holds the true rate at 95%; pass@k: the chance that at least one of k tries is right", listOf(found, run)));
+}
+
+function capitalName(name) {
+  return name.charAt(0).toUpperCase() + name.slice(1);
 }
 
 function interval(estimate) {
   if (!estimate) return "–";
-  const bounds = estimate.low === null ? "" : [" [", percent(estimate.low), " ", percent(estimate.high), "]"];
-  return make("span", {}, percent(estimate.value), bounds);
+  const bounds = isKnown(estimate.low) ? make("small", { class: "faint" }, " " + pct(estimate.low) + " to " + pct(estimate.high)) : "";
+  return make("span", { title: isKnown(estimate.low) ? estimate.value + " [" + estimate.low + ", " + estimate.high + "]" : String(estimate.value) }, pct(estimate.value), bounds);
 }
 
 function listOf(found, run) {
   const rows = found.map((each) => each.error ? make("tr", {}, cells(nameOf(each.name), each.error)) : make("tr", { "data-name": each.name }, cells(
     nameOf(each.name), interval(each.all.success), number(each.all.num_tasks), number(each.all.num_episodes), Object.entries(each.all.pass_at_k).map(([k, value], place) => [place ? ", " : "", "@" + k + " ", percent(value)]),
-    number(each.all.turns.value), number(each.all.tokens.value), percent(each.all.tool_error_rate), percent(each.all.format_error_rate), seconds(each.seconds),
-    make("a", { href: moved({ run: run.name, source: each.name, success: "0" }, "trajectories") }, "failures"))));
-  return make("div", {}, table(["evaluation", "success [95%]", "tasks", "episodes", "pass@k", "turns", "tokens", "tool errors", "format errors", "took", ""], rows, { id: "evaluations" }),
-    make("p", { class: "note" }, "Success with the interval that holds the true rate at 95%; pass@k: the chance that at least one of k tries is right."));
+    num(each.all.turns.value), num(each.all.tokens.value), pct1(each.all.tool_error_rate), pct1(each.all.format_error_rate), seconds(each.seconds),
+    make("a", { class: "link", href: moved({ run: run.name, source: each.name, success: "0", list: "tries" }, "trajectories") }, "failures"))));
+  return table(["evaluation", "success", { words: "tasks", kind: "num" }, { words: "tries", kind: "num" }, "pass@k", { words: "turns", kind: "num" }, { words: "tokens", kind: "num" }, { words: "tool errors", kind: "num" }, { words: "format errors", kind: "num" }, { words: "took", kind: "num" }, ""], rows, { id: "evaluations" });
 }
 
-function pair(whole, before, after) {
-  const pick = (name, chosen) => make("label", {}, name + " ", make("select", { id: name, onchange: (event) => go({ [name]: event.target.value }) }, whole.map((each) => make("option", { value: each.name, selected: each === chosen }, nameOf(each.name)))));
-  return make("p", { class: "settings" }, pick("before", before), pick("after", after));
+function pair(list, before, after) {
+  const pick = (name, chosen) => make("label", {}, name + " ", make("select", { id: name, onchange: (event) => go({ [name]: event.target.value }) }, options(list.map((each) => [each.name, nameOf(each.name)]), chosen.name)));
+  return make("p", { class: "filters" }, pick("before", before), pick("after", after));
 }
 
-// What changed for each family, the worst first; the row of all comes before them.
-function changeOf(change, before, after, run) {
-  const words = change ? "What changed: " + nameOf(before.name) + " → " + nameOf(after.name) : "Success by family: " + nameOf(after.name);
-  const paired = (label) => change && change.families[label || "-"];
-  const rows = rowsOfChange("family", "by_family", before, after, run, paired);
-  const all = { label: "all", estimates: sidesOfChange(before, after).map((side) => side.all.success), num: after.all.num_tasks, change: change && change.all, failing: { source: after.name, success: "0" }, earlier: { source: before.name } };
-  return make("div", { id: "change" }, make("h3", {}, words), change && !change.all ? make("p", { class: "warn" }, change.error || "The two have no task in common.") : "", verdictOnChange(change, rows),
-    pictureOfChange("Success by family", "family", rows, [all, ...rows], before, after, run));
-}
-
-// The answer in one sentence: whether it got better, and which families got worse.
-function verdictOnChange(change, rows) {
+// What the sentence rests on, and which families got worse.
+function leadOfChange(change, rows) {
   if (!change || !change.all) return "";
-  const { value, low, high } = change.all;
-  const isSure = low !== null && (low > 0 || high < 0);
-  const worse = rows.filter((row) => row.change && row.change.value < 0).map((row) => brief(row.label, 40) + " (n = " + figure(row.num) + ")");
-  const words = value === 0 ? "Success is the same" : (value > 0 ? "Success is higher" : "Success is lower") + (isSure ? ", by more than chance" : ", but it may be chance");
-  return make("p", { id: "answer" }, words + ": ", signedPercent(value), low === null ? "" : [" [", signedPercent(low), " to ", signedPercent(high), "]"], " over ", number(change.all.num_tasks), " tasks. ",
-    worse.length ? ["Worse: ", make("span", { class: "bad" }, worse.slice(0, 5).join(", ") + (worse.length > 5 ? " and " + figure(worse.length - 5) + " more" : "")), "."] : "No family is worse.");
+  const { value, low, high } = change.all, worse = rows.filter((row) => row.change && row.change.value < 0).map((row) => words(row.label) + " (" + plural(row.num, "task") + ")");
+  return [make("b", {}, points(value) + " points"), isKnown(low) ? " (95% interval " + points(low) + " to " + points(high) + ")" : "", " over " + plural(change.all.num_tasks, "task") + ". ", worse.length ? "Worse: " + worse.slice(0, 5).join(", ") + (worse.length > 5 ? " and " + (worse.length - 5) + " more" : "") + "." : "No family is worse."];
 }
 
 function breakdownBy(word, key, before, after, run) {
   const rows = rowsOfChange(word, key, before, after, run, () => null);
-  return rows.length ? make("div", { id: "by-" + word }, make("h3", {}, "Success by " + word), pictureOfChange("Success by " + word, word, rows, rows, before, after, run)) : "";
+  return rows.length ? part("Success by " + word, "", make("div", { id: "by-" + word }, tableOfChange(word, rows, before, after, run))) : "";
 }
 
 function sidesOfChange(before, after) {
@@ -86,36 +73,37 @@ function rowsOfChange(word, key, before, after, run, paired) {
   return rows.sort((a, b) => rank(a) - rank(b)).map((row) => ({ ...row, isFew: row.num < FEW_TASKS, onpick: () => go({ run: run.name, ...row.failing }, "trajectories") }));
 }
 
-function pictureOfChange(title, word, rows, listed, before, after, run) {
-  const sides = sidesOfChange(before, after), isPair = sides.length > 1;
-  const few = rows.some((row) => row.isFew);
-  return make("figure", { class: "chart plain" }, make("figcaption", {},
-    make("p", { class: "note" }, "A dot is the share of episodes that succeeded, its line the 95% interval" + (isPair ? "; the largest loss is at the top." : ".")),
-    make("p", {}, sides.map((side, place) => [make("span", { class: "key c" + (place + 1) }, nameOf(side.name)), " "]), few ? "Grey: fewer than " + FEW_TASKS + " tasks, too few to say much." : "")),
-  intervals(rows, word, title), table([word, "tasks", ...sides.map((side) => nameOf(side.name)), ...(isPair ? ["after − before", "95%"] : []), "episodes"], listed.map((row) => rowOfChange(row, isPair, run))));
+function tableOfChange(word, rows, before, after, run) {
+  const isPair = before !== after, shares = isPair ? [{ words: nameOf(before.name), kind: "num" }, { words: nameOf(after.name), kind: "num" }, { words: "change", kind: "num" }] : [{ words: nameOf(after.name), kind: "num" }];
+  return table([word, { words: "tasks", kind: "num" }, { words: "0 to 100%", kind: "" }, ...shares, ...(isPair ? ["95%"] : []), "tries"], rows.map((row) => rowOfChange(row, isPair, run)));
+}
+
+// Both sides on one line from 0 to 100%, each with its interval; hollow if it rests on few tasks.
+function dotsOf({ label, estimates, isFew }) {
+  const wide = 240, high = 26, X = (x) => 6 + x * (wide - 12), said = estimates.map((each) => each ? pct(each.value) : "not measured").join(", then ");
+  const svg = draw("svg", { class: "spark" + (isFew ? " chance" : ""), viewBox: "0 0 " + wide + " " + high, width: wide, height: high, role: "img", "aria-label": words(label) + ": " + said });
+  for (const t of [0, 0.25, 0.5, 0.75, 1]) svg.append(draw("line", { class: "rule", x1: Math.round(X(t)), x2: Math.round(X(t)), y1: 0, y2: high }));
+  const [one, other] = estimates.length > 1 ? estimates : [null, estimates[0]];
+  if (one && other) svg.append(draw("line", { class: "lead", x1: X(one.value), x2: X(other.value), y1: 8, y2: 18 }));
+  for (const [each, y, kind] of [[one, 8, "open"], [other, one ? 18 : 13, isFew ? "open" : "held"]]) if (each) svg.append(isKnown(each.low) ? draw("line", { class: "whisker" + (kind === "open" ? " thin" : ""), x1: X(each.low), x2: X(each.high), y1: y, y2: y }) : draw("g"), draw("circle", { class: kind, cx: X(each.value), cy: y, r: 4 }));
+  return svg;
 }
 
 function rowOfChange(row, isPair, run) {
-  const toEpisodes = (which, words, kind) => make("a", { class: kind, href: moved({ run: run.name, ...which }, "trajectories") }, words);
+  const toEpisodes = (which, said, kind) => make("a", { class: "link " + kind, href: moved({ run: run.name, list: "tries", ...which }, "trajectories") }, said);
   const last = row.estimates[row.estimates.length - 1], { change } = row;
-  const isWorse = change && change.value < 0;
-  return make("tr", { "data-label": brief(row.label), class: row.isFew ? "few" : null }, cells(brief(row.label), [number(row.num), row.isFew ? " (few)" : ""], ...row.estimates.map(interval),
-    ...(isPair ? [make("span", { class: isWorse ? "bad" : null }, change ? signedPercent(change.value) : "–"), change && change.low !== null ? [signedPercent(change.low), " to ", signedPercent(change.high)] : "–"] : []),
+  return make("tr", { "data-label": brief(row.label), class: row.isFew ? "few" : null }, cells(make("b", {}, words(row.label)), [number(row.num), row.isFew ? " (few)" : ""], dotsOf(row), ...row.estimates.map(interval),
+    ...(isPair ? [make("b", { class: change && change.value < 0 ? "fault" : null, title: change ? String(change.value) : "" }, change ? points(change.value) : "–"), change && isKnown(change.low) ? points(change.low) + " to " + points(change.high) : "–"] : []),
     [last && last.value < 1 ? toEpisodes(row.failing, "failures", "failing") : "none failed", isPair ? [" · ", toEpisodes(row.earlier, "the same tasks before", "earlier")] : ""]));
-}
-
-// A difference of two shares, with its sign.
-function signedPercent(value) {
-  return make("span", { class: "number", title: String(value) }, (value > 0 ? "+" : "") + (100 * value).toFixed(1) + "%");
 }
 
 // The tasks whose success fell, the largest fall first.
 function worseOf(change, before, after, run) {
   if (!change || !change.all) return "";
-  const toTask = (task, source, words) => make("a", { href: moved({ run: run.name, task, source }, "trajectories") }, words);
+  const toTask = (task, source, words) => make("a", { class: "link", href: moved({ run: run.name, task, source, list: "tries" }, "trajectories") }, words);
   const rows = change.worse.map((each) => make("tr", { "data-task": brief(each.task) }, cells(brief(each.task, 80), brief(each.family, 40), percent(each.before), percent(each.after),
     [toTask(each.task, after.name, "after"), " · ", toTask(each.task, before.name, "before")])));
-  return make("div", { id: "worse" }, make("h3", {}, "Tasks that got worse"), rows.length ? table(["task", "family", nameOf(before.name), nameOf(after.name), "episodes"], rows) : make("p", {}, "None of the tasks in both."),
-    change.num_worse > rows.length ? make("p", { class: "note" }, "The " + figure(rows.length) + " largest falls of " + figure(change.num_worse) + ".") : "",
-    make("p", { class: "note" }, "Changes are computed task by task over the " + figure(change.num_tasks) + " tasks in both" + (change.num_left_out ? "; " + figure(change.num_left_out) + " are in one only" : "") + ". If an interval does not contain 0, the change is more than chance."));
+  return part("Tasks that got worse", "", make("div", { id: "worse" }, rows.length ? table(["task", "family", nameOf(before.name), nameOf(after.name), "episodes"], rows) : make("p", {}, "None of the tasks in both."),
+    change.num_worse > rows.length ? make("p", { class: "note" }, "The " + rows.length + " largest falls of " + change.num_worse + ".") : "",
+    make("p", { class: "note" }, "Changes are computed task by task over the " + change.num_tasks + " tasks in both" + (change.num_left_out ? "; " + change.num_left_out + " are in one only" : "") + ". If an interval does not contain 0, the change is more than chance.")));
 }

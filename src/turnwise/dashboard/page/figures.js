@@ -1,4 +1,7 @@
-// Which figures are drawn together, and the one line that says what they mean. `*` is every other of its kind.
+// Which figures answer which question, which are drawn together, and the one line that says what they mean. `*` is every
+// other of its kind.
+
+import { num, pct, pct1, took, whole } from "./dom.js";
 
 export const OVERVIEW = [
   { key: "success", title: "Success", names: ["success/rate", "validation/success", "heldout/success"],
@@ -109,3 +112,38 @@ const SHARES = ["tokens/alignment", "gpu/utilization", "episodes/answered", "epi
 export function isShare(name) {
   return SHARES.includes(name) || /^success(_by_message)?\/|(\/|_)(rate|fraction|share)$/.test(name) && name !== "learning_rate";
 }
+
+export const TOOLS = [
+  { key: "tool-errors", title: "Errors", names: ["tools/error_rate"], note: "Share of calls that failed by the model's own doing." },
+  { key: "tool-seconds", title: "Seconds a call", names: ["tools/seconds"], note: "Mean time from a call to its result." },
+  { key: "tool-calls", title: "Calls an episode", names: ["tools/calls"], note: "How many calls an episode makes, on average." },
+  { key: "breakers", title: "Breaker openings", names: ["breaker/openings/*"], note: "How often each server's breaker opened while a step was played; 0 is a server that answers." },
+];
+
+// Figures by the question they answer, each a row with its course; panels are drawn below their question.
+export const QUESTIONS = [
+  { ask: "Does each step teach?", panels: ["flat", "advantage"], rows: [
+    { name: "groups/zero_variance_fraction", words: "groups that teach nothing", say: pct, y: [0, 1], rule: "zero_variance", note: "all tries of a group earned the same" },
+    { name: "reward/std", words: "spread of rewards", say: num, note: "learning needs a spread" },
+    { name: "entropy/mean", words: "entropy", say: num, note: "nats a token; near 0 nothing new is tried" }] },
+  { ask: "Is it trained on what it sampled?", panels: ["alignment", "sampler", "klsampler", "masks", "stale"], rows: [
+    { name: "tokens/alignment", words: "tokens aligned", say: pct1, rule: "alignment", note: "below 100% is a defect" },
+    { name: "kl/sampler", words: "KL from the sampler", say: num, rule: "kl_sampler", note: "should be near 0" },
+    { name: "mask/learnable_fraction", words: "tokens learned from", say: pct, y: [0, 1], rule: "learnable_fraction", note: "the rest was dropped by a correction" }] },
+  { ask: "Is the update stable?", panels: ["active", "klreference", "ratio", "spread", "skipped"], rows: [
+    { name: "kl/reference", words: "KL from the reference", say: num, rule: "kl_reference", note: "how far the policy has gone" },
+    { name: "gradient/norm", words: "gradient norm", say: num, note: "spikes: one batch pulls hard" },
+    { name: "loss/policy", words: "policy loss", say: num, note: "only a jump says something" }] },
+  { ask: "Do tools and format hold?", panels: ["cut", "toolerrors"], rows: [
+    { name: "tools/error_rate", words: "calls failed, the model's fault", say: pct1, rule: "tool_errors", tone: "fault" },
+    { name: "format/error_rate", words: "turns that cannot be read", say: pct1, tone: "fault" },
+    { name: "truncation/rate", words: "episodes cut off", say: pct1, rule: "truncation", tone: "fault" },
+    { name: "episodes/lost", words: "episodes lost to infrastructure", say: whole, tone: "infra", note: "played again, never scored" }] },
+  { ask: "Where does the time go?", panels: [], rows: [
+    { name: "time/rollout_seconds", words: "playing, a step", say: took },
+    { name: "time/update_seconds", words: "learning, a step", say: took },
+    { name: "rollout/tokens_per_second", words: "tokens a second", say: whole },
+    { name: "memory/resident_gib", words: "memory, GiB", say: num }] },
+];
+
+export const VITALS = QUESTIONS.flatMap((question) => question.rows);

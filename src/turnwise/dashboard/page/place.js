@@ -3,7 +3,7 @@
 export function place() {
   const [view, query] = location.hash.replace(/^#\/?/, "").split("?");
   const settings = Object.fromEntries(new URLSearchParams(query || ""));
-  return { view: view || "overview", settings };
+  return { view: view || "", settings };
 }
 
 export function link(view, settings) {

@@ -19,10 +19,11 @@ class Recorded {
 
   answer(path, parameters) {
     if (path === "runs") return this.written.runs;
-    if (path === "failed_starts") return [];
+    if (path === "failed_starts" || path === "explorations") return [];
     const run = this.written.answers[parameters.run] || {};
     if (path === "series") return this.series(run, parameters);
     if (path === "trajectories") return this.list(run, parameters);
+    if (path === "groups") return this.groups(run, parameters);
     if (path === "calls") return callsWithin(run, parameters);
     if (path === "trajectory" || path === "group" || path === "tokens") {
       const whole = (run.trajectory || {})[parameters.id];
@@ -31,9 +32,9 @@ class Recorded {
       return found;
     }
     if (path === "paired") {
-      const found = (run.paired || {})[parameters.other];
-      if (!found) throw new Error("this comparison was not written into the file; open the runs themselves");
-      return found;
+      const others = [parameters.other].flat(), missing = { error: "this comparison was not written into the file; open the runs themselves" };
+      const isAll = others.length + 1 === this.written.runs.runs.length;
+      return { heading: isAll ? this.written.compared : others.length + 1 + " runs of this file.", found: Object.fromEntries(others.map((other) => [other, (run.paired || {})[other] || missing])) };
     }
     if (path === "comparison") {
       const found = (run.comparison || {})[parameters.before + " " + parameters.after];
@@ -59,6 +60,21 @@ class Recorded {
     }));
   }
 
+  // The groups whose tries are in the file, the newest step and its divided groups first.
+  groups(run, asked) {
+    const found = new Map(), fit = new Set(this.list(run, { ...asked, offset: 0, limit: 1e9 }).rows.map((row) => row.source + " " + row.step + " " + row.task));
+    for (const row of run.rows) {
+      const key = row.source + " " + row.step + " " + row.task;
+      if (fit.has(key)) found.set(key, [...(found.get(key) || []), row]);
+    }
+    const all = [...found.values()].map((rows) => {
+      const members = [...rows].sort((a, b) => a.id - b.id), [first] = members, won = members.filter((row) => row.is_success).length, judged = members.filter((row) => row.is_success !== null).length;
+      return { ...first, num: members.length, won, kind: judged && won === judged ? "all" : won ? "some" : "none", members };
+    }).filter((group) => !asked.kind || group.kind === asked.kind).sort((a, b) => b.step - a.step || (b.kind === "some") - (a.kind === "some") || a.id - b.id);
+    const start = Number(asked.offset || 0);
+    return { total: all.length, num_episodes: all.reduce((sum, group) => sum + group.num, 0), num_left_out: run.choices.num_episodes - run.rows.length, rows: all.slice(start, start + Number(asked.limit || 100)) };
+  }
+
   list(run, asked) {
     const rows = run.rows.filter((row) =>
       ["source", "family", "difficulty", "stop", "fault"].every((key) => !asked[key] || row[key] === asked[key]) &&
@@ -82,7 +98,7 @@ function callsWithin(run, asked) {
   const fits = (call) => asked.error === "retried" ? call.result.num_retries > 0 : asked.error === "infra" ? call.result.fault === "infra" : asked.error ? call.result.cause === asked.error : call.result.cause !== "ok";
   const rows = run.rows.filter((row) => row.source === asked.source && within(row.step, asked, run.axes)).flatMap((row) => run.trajectory[row.id].turns.flatMap((turn, place) =>
     turn.calls.filter((call) => call.result && fits(call) && (!asked.tool || call.name === asked.tool) && (!asked.server || servers[call.name] === asked.server)).map((call) => ({
-      id: row.id, source: row.source, step: row.step, task: row.task, turn: place + 1, tool: call.name, cause: call.result.cause, seconds: call.result.seconds, num_retries: call.result.num_retries, arguments: call.arguments, content: call.result.content }))));
+      id: row.id, source: row.source, step: row.step, task: row.task, turn: place + 1, tool: call.name, cause: call.result.cause, seconds: call.result.seconds, num_retries: call.result.num_retries, fault: call.result.fault, arguments: call.arguments, content: call.result.content }))));
   rows.sort((a, b) => b.step - a.step);
   const start = Number(asked.offset || 0);
   return { total: rows.length, rows: rows.slice(start, start + asked.limit) };

@@ -10,7 +10,7 @@ const WRITTEN_AROUND = 1500;
 // A malformed completion: the parser's complaint, and what was written with the place marked.
 export function malformedOf(error) {
   const { kind, message, written, place } = error;
-  const head = [badge(kind, "bad"), " ", make("b", {}, REFUSALS[kind] || ""), longText(message, "fault")];
+  const head = [badge("✗ not a call, the model's fault", "fault"), " ", badge(kind.replaceAll("_", " ")), " ", make("b", {}, REFUSALS[kind] || ""), longText(message, "fault")];
   if (written === null || written === undefined) return make("div", { class: "malformed" }, head, make("p", { class: "note" }, "What was written is kept as token ids, and the model's tokenizer is not on this machine."));
   return make("div", { class: "malformed" }, head, make("p", { class: "note" }, "Written by the model" + (place === null ? ":" : "; " + lineAt(written, place) + ":")),
     place === null ? longText(written, "written") : markedAt(written, place));

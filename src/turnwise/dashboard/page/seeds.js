@@ -1,7 +1,7 @@
 // Runs that differ only by their seed, drawn as one line: the mean, with a band from the lowest to the highest.
 
-import { nearest } from "./chart.js";
-import { brief, figure } from "./dom.js";
+import { nearest } from "./charts.js";
+import { brief } from "./dom.js";
 
 // Keys that change what a run is called and what it writes, not what it learns.
 const OUTPUT_KEYS = ["run.name", "run.folder", "run.tags", "run.checkpoint_every", "run.keep_checkpoints", "trackers"];
@@ -66,9 +66,4 @@ function firstFrom(xs, x) {
     if (xs[middle] < x) low = middle + 1; else high = middle;
   }
   return low;
-}
-
-// How many of the runs a mean is over, if not over all.
-export function countOf({ counts, numRuns }, index) {
-  return counts && counts[index] < numRuns ? " (" + figure(counts[index]) + " of " + figure(numRuns) + " runs)" : "";
 }

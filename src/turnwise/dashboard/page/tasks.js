@@ -1,86 +1,77 @@
 // The tasks of a run's recipe: a list that can be searched, and one task with its demonstration.
 
 import { ask } from "./api.js";
-import { brief, cells, figure, longText, make, number, percent, seconds, table } from "./dom.js";
-import { explorationOf } from "./exploration.js";
-import { go, moved } from "./place.js";
+import { answer, brief, cells, longText, make, number, options, percent, plural, searchField, table, whole, words } from "./dom.js";
+import { go, link, moved } from "./place.js";
+import { later } from "./runs.js";
 import { playedFor } from "./source.js";
 
 const TASKS_PAGE = 50;
 const TASK_FILTERS = ["text", "split", "family", "difficulty"];
 
-export async function tasks(runs, settings) {
-  const run = runs.find((each) => each.name === settings.run) || runs[0];
+export async function tasks([run], settings) {
   if (settings.id) return taskOf(run, settings);
   const asked = { run: run.name, offset: settings.offset, limit: TASKS_PAGE };
   for (const name of TASK_FILTERS) asked[name] = settings[name];
-  const found = await ask("tasks", asked);
-  const section = make("section", { id: "tasks" }, make("h2", {}, "Tasks"));
-  if (!found.files.length) return section.append(make("p", {}, "The run's recipe names no task file.")), section;
-  const explored = found.files.find((file) => file.exploration);
-  section.append(make("ul", { class: "note", id: "task-files" }, found.files.map((file) => fileOf(file, run))), explored ? explorationOf(await ask("exploration", { run: run.name, split: explored.split })) : "", taskFilters(runs, run, settings, found.choices), taskPages(found, settings));
-  section.append(found.total ? table(["split", "task", "question", "family", "difficulty", "tools", "played", "success"], found.rows.map((row) => taskRow(row, run)), { id: "task-list", class: "rows" })
-    : make("p", { id: "task-list" }, "No task fits."));
-  return section;
+  const found = await ask("tasks", asked), explored_ = found.files.find((file) => file.exploration);
+  const lead = found.files.map((file, i) => [i ? " · " : "", fileOf(file, run)]), made = explored_ && explored_.exploration;
+  return make("div", { id: "tasks" }, answer(found.heading, { lead: make("span", { id: "task-files" }, lead, made ? [". ", make("a", { class: "link", id: "to-explored", href: link("explored", { name: run.name + " " + explored_.split, run: run.name }) }, "How they were explored"), ": " + made.num_tools_in_tasks + " of " + plural(made.num_tools, "tool") + " in tasks, " + whole(made.num_rejected) + " drafts rejected"] : "") }),
+    found.files.length ? make("section", {}, taskFilters(settings, found.choices), taskPages(found, settings), found.total ? table(["split", "task", "question", "family", "difficulty", "tools", { words: "played", kind: "num" }, { words: "success", kind: "num" }], found.rows.map((row) => taskRow(row, run)), { id: "task-list", class: "rows" })
+      : make("p", { id: "task-list", class: "quiet" }, "No task fits.")) : "");
 }
 
 function fileOf(file, run) {
-  const words = file.problem ? make("span", { class: "bad" }, file.problem) : [number(file.num_tasks), file.num_tasks === 1 ? " task" : " tasks",
-    file.num_bad ? make("span", { class: "bad" }, ", " + figure(file.num_bad) + " rows are not valid tasks") : ""];
-  const made = file.exploration;
-  return make("li", {}, file.split + ": " + brief(file.name) + ": ", words,
-    made ? [" · explored in ", seconds(made.seconds), ": " + figure(made.num_reached) + " of " + figure(made.num_tools) + " tools reached, " + figure(made.num_tasks) + " tasks accepted, " + figure(made.num_rejected) + " drafts rejected"] : "",
-    file.has_report ? [" · ", make("a", { href: "report?" + new URLSearchParams({ run: run.name, split: file.split }), target: "_blank", rel: "noopener" }, "report of the exploration")] : "");
+  const bad = file.problem ? make("span", { class: "fault" }, file.problem) : [plural(file.num_tasks, "task"), file.num_bad ? make("span", { class: "fault" }, ", " + plural(file.num_bad, "row") + " are not valid tasks") : ""];
+  return make("span", { class: "task-file", "data-split": file.split }, file.split + ": " + brief(file.name) + ", ", bad, file.has_report ? [" (", make("a", { class: "link", href: "report?" + new URLSearchParams({ run: run.name, split: file.split }), target: "_blank", rel: "noopener" }, "report of the exploration"), ")"] : "");
 }
 
 function taskRow(row, run) {
   const address = moved({ run: run.name, id: row.place, of: row.split });
-  return make("tr", { onclick: (event) => { if (event.target.tagName !== "A") location.hash = address; } }, cells(
-    row.split, make("a", { href: address }, brief(row.id, 60)), row.question, brief(row.family, 60), row.difficulty, brief(row.tools.join(", "), 120),
-    number(row.num_episodes), row.num_episodes ? percent(row.success) : ""));
+  return make("tr", { class: "go", onclick: (event) => { if (!event.target.closest("a")) location.hash = address; } }, cells(
+    row.split, make("a", { class: "to", href: address }, brief(row.id, 60)), row.question, words(row.family), row.difficulty, brief(row.tools.join(", "), 120),
+    row.num_episodes ? make("a", { class: "link", href: moved({ run: run.name, task: row.id }, "trajectories") }, number(row.num_episodes)) : number(row.num_episodes), row.num_episodes ? percent(row.success) : ""));
 }
 
-function taskFilters(runs, run, settings, choices) {
+function taskFilters(settings, choices) {
   const set = (name) => (event) => go({ [name]: event.target.value, offset: "" });
-  const pick = (name) => make("label", {}, name + " ", make("select", { id: "filter-" + name, onchange: set(name) }, make("option", { value: "" }, "any"),
-    choices[name].filter((each) => each.value !== "").map((each) => make("option", { value: each.value, selected: settings[name] === each.value }, brief(each.value, 60) + " (" + each.num + ")"))));
-  return make("form", { class: "settings", onsubmit: (event) => event.preventDefault() },
-    make("label", {}, "question or id has ", make("input", { id: "filter-task", type: "search", value: settings.text || "", onchange: set("text") })),
-    pick("split"), pick("family"), pick("difficulty"),
-    make("button", { type: "button", id: "clear", onclick: () => go(Object.fromEntries([...TASK_FILTERS, "offset"].map((name) => [name, ""]))) }, "clear"));
+  const pick = (name) => make("label", {}, name + " ", make("select", { id: "filter-" + name, onchange: set(name) }, options([["", "any"], ...choices[name].filter((each) => each.value !== "").map((each) => [each.value, brief(each.value, 60) + " (" + each.num + ")"])], settings[name] || "")));
+  return make("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, searchField({ id: "filter-task", placeholder: "Find in questions and ids", "aria-label": "find tasks", value: settings.text || "", oninput: later((value) => go({ text: value, offset: "" })) }), pick("split"), pick("family"), pick("difficulty"),
+    make("button", { type: "button", class: "pill", id: "clear", onclick: () => go(Object.fromEntries([...TASK_FILTERS, "offset"].map((name) => [name, ""]))) }, "clear"));
 }
 
 function taskPages(found, settings) {
   const offset = Number(settings.offset || 0);
-  const turn = (to, words, id) => make("button", { type: "button", id, disabled: to < 0 || to >= found.total || to === offset, onclick: () => go({ offset: to || "" }) }, words);
-  return make("p", { class: "pages" }, make("span", { id: "total" }, number(found.total)), found.total === 1 ? " task " : " tasks ",
+  const turn = (to, said, id) => make("button", { type: "button", class: "pill", id, disabled: to < 0 || to >= found.total || to === offset, onclick: () => go({ offset: to || "" }) }, said);
+  return make("p", { class: "pages" }, make("span", { id: "total" }, whole(found.total)), found.total === 1 ? " task " : " tasks ",
     found.total > TASKS_PAGE ? [turn(Math.max(offset - TASKS_PAGE, 0), "‹ previous", "previous"), " " + (offset + 1) + "–" + Math.min(offset + TASKS_PAGE, found.total) + " ", turn(offset + TASKS_PAGE, "next ›", "next")] : "");
 }
 
 async function taskOf(run, settings) {
-  const found = await ask("task", { run: run.name, split: settings.of, place: settings.id });
-  const facts = [found.split, brief(found.family), found.difficulty, found.servers.length ? "servers " + brief(found.servers.join(", ")) : "all servers"].filter(Boolean).join(" · ");
-  return make("section", { id: "tasks" }, make("p", { class: "note" }, make("a", { id: "back", href: moved({ id: "", of: "" }) }, "‹ back to the list"), " (Escape)"),
-    make("h2", {}, brief(found.id)), make("p", {}, facts), make("div", { class: "columns" },
-      make("div", {}, found.prompt.map((message) => make("article", { class: "turn prompt" }, make("h3", {}, message.role), longText(message.content))),
-        found.demonstration.length ? make("h3", {}, "Demonstration") : make("p", { class: "note" }, "The task has no demonstration."),
-        found.demonstration.map(demonstrated), shownCalls(found)),
-      make("aside", {}, make("div", {}, make("h3", {}, "Truth"), longText(found.truth)), playedOf(found, run))));
+  const found = await ask("task", { run: run.name, split: settings.of, place: settings.id }), question = [...found.prompt].reverse().find((message) => message.role === "user");
+  const facts = [found.split, words(found.family), found.difficulty, found.servers.length ? "servers " + brief(found.servers.join(", ")) : "all servers"].filter(Boolean).join(" · ");
+  return make("div", { id: "tasks" }, answer(brief(found.id), { eyebrow: [make("a", { id: "back", href: moved({ id: "", of: "" }) }, "Tasks"), " / " + facts], lead: question ? brief(question.content, 400) : "", tone: "of-episode" }),
+    make("section", { class: "two" }, make("div", {}, found.prompt.map((message) => make("article", { class: "turn prompt" }, make("h3", {}, message.role), longText(message.content, "said"))), demonstrationOf(found)),
+      make("aside", { class: "side" }, make("section", {}, make("h3", {}, "Truth"), longText(found.truth)), playedOf(found, run))));
+}
+
+// The turns that prove a task.
+export function demonstrationOf(found) {
+  return [found.demonstration.length ? make("h3", { class: "spaced" }, "Demonstration") : make("p", { class: "note" }, "The task has no demonstration."), found.demonstration.map(demonstrated), "num_calls" in found ? shownCalls(found) : ""];
 }
 
 function demonstrated(turn, place) {
   return make("article", { class: "turn" }, make("h3", {}, "turn " + (place + 1)), turn.user ? longText("user: " + turn.user) : "", turn.text ? longText(turn.text, "said") : "",
-    turn.calls.map((call) => make("div", { class: "calling" }, make("p", { class: "call" }, make("b", {}, brief(call.name))), longText(call.arguments, "arguments"),
-      call.result === null ? make("p", { class: "note" }, "The file does not hold the result.") : longText(call.result, "result"))));
+    turn.calls.map((call) => make("div", { class: "calling" }, make("div", { class: "give" }, make("b", {}, brief(call.name)), longText(call.arguments, "arguments")),
+      make("div", { class: "get" }, call.result === null ? "The file does not hold the result." : longText(call.result, "result")))));
 }
 
 function shownCalls(found) {
   const shown = found.demonstration.reduce((sum, turn) => sum + turn.calls.length, 0);
-  return shown < found.num_calls ? make("p", { class: "note" }, "The first " + figure(shown) + " of " + figure(found.num_calls) + " calls are shown.") : "";
+  return shown < found.num_calls ? make("p", { class: "note" }, "The first " + shown + " of " + found.num_calls + " calls are shown.") : "";
 }
 
 function playedOf(found, run) {
-  if (!found.played.length) return make("p", { class: "note", id: "played" }, "No episode of this task is stored.");
-  const rows = found.played.map((each) => make("tr", {}, cells(make("a", { href: moved({ run: run.name, id: each.id }, "trajectory") }, playedFor(each.source, each.step)), number(each.reward), percent(each.success), number(each.num))));
-  return make("div", { id: "played" }, make("h3", {}, "Episodes"), table(["played for", "reward", "success", "episodes"], rows));
+  if (!found.played.length) return make("section", { class: "note", id: "played" }, "No episode of this task is stored.");
+  const rows = found.played.map((each) => make("tr", {}, cells(make("a", { class: "link", href: moved({ run: run.name, id: each.id }, "trajectory") }, playedFor(each.source, each.step)), number(each.reward), percent(each.success), number(each.num))));
+  return make("section", { id: "played" }, make("h3", {}, "Episodes"), table(["played for", "reward", "success", "episodes"], rows));
 }

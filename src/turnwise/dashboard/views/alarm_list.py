@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from turnwise.dashboard.headings import of_health
 from turnwise.dashboard.index.index import Index
 from turnwise.dashboard.runs import ListedRun
 from turnwise.dashboard.views.run_row import RunRow
@@ -25,7 +26,14 @@ def listed_alarms(
     counts = sorted(listed.pop("counts"), key=lambda count: (count["level"] != "halt", -count["last"]))
     row = run.row()
     groups = [_group(index, count, row) for count in counts[:MAX_GROUPS]]
-    return {**listed, "groups": groups, "num_groups": len(counts), "last_step": last_step(index)}
+    last_logged, facts = last_step(index), run.facts
+    return {
+        **listed,
+        "heading": of_health(facts.state, facts.reason, groups, last_logged),
+        "groups": groups,
+        "num_groups": len(counts),
+        "last_step": last_logged,
+    }
 
 
 def _group(index: Index, count: dict[str, Any], row: RunRow) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from turnwise.dashboard.index.episodes import fault_of
 from turnwise.dashboard.index.index import Index
 from turnwise.dashboard.index.short_text import shortened
 from turnwise.dashboard.views.listing import MAX_PAGE
@@ -47,6 +48,7 @@ def calls(index: Index, wanted: CallFilter, *, offset: int = 0, limit: int = 20)
         place = (row.pop("file"), row.pop("offset"), row.pop("length"))
         if row["id"] not in lines:
             lines[row["id"]] = _line(index, *place)
+        row["fault"] = fault_of(row["cause"])
         row.update(_texts(lines[row["id"]], row.pop("place")))
     return {"total": total, "rows": rows}
 

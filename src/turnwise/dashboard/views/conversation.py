@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from turnwise.dashboard.headings import of_episode, of_group
 from turnwise.dashboard.index.episodes import fault_of, messages_of, tools_of, verdicts
 from turnwise.dashboard.index.index import Index
 from turnwise.dashboard.index.rows import offer
@@ -21,8 +22,11 @@ def conversation(index: Index, episode: int, pieces: Pieces) -> dict[str, Any]:
     record, row = _record(index, episode)
     played = record["trajectory"]
     tools, rows = _tools(index, row), group(index, episode)
+    judged = [asdict(verdict) for verdict in verdicts(record, tools)]
+    num_given = sum(bool(turn.get("is_given")) for turn in played["turns"])
     return {
         "id": episode,
+        "heading": of_episode(row["is_success"], judged, str(played["stop"]), num_given),
         "source": row["source"],
         "step": row["step"],
         "is_success": row["is_success"],
@@ -39,7 +43,7 @@ def conversation(index: Index, episode: int, pieces: Pieces) -> dict[str, Any]:
         "probes": played["probes"],
         "losses": played["losses"],
         "messages": messages_of(record, tools),
-        "verdicts": [asdict(verdict) for verdict in verdicts(record, tools)],
+        "verdicts": judged,
         "tools": [{"name": tool.name, "server": tool.server} for tool in tools],
         "group": rows,
         "num_members": len(rows),
@@ -61,10 +65,11 @@ def group(index: Index, episode: int) -> list[dict[str, Any]]:
 
 def side_by_side(
     index: Index, episode: int, recipe: ShownRecipe, pieces: Pieces, *, limit: int = 16
-) -> list[dict[str, Any]]:
-    """The turns and the outcome of the first `limit` members of the episode's group."""
-    shown, rows = [], group(index, episode)
-    for member in members(index, episode)[:limit]:
+) -> dict[str, Any]:
+    """The task of the episode's group, and the turns and the outcome of its first `limit` members."""
+    shown: list[dict[str, Any]] = []
+    rows, whole = group(index, episode), members(index, episode)
+    for member in whole[:limit]:
         record, row = _record(index, member)
         turns = [_turn(turn, pieces) for turn in record["trajectory"]["turns"]]
         keys = ("id", "episode", "reward", "is_success", "stop", "num_tokens", "seconds", "answer")
@@ -79,7 +84,30 @@ def side_by_side(
                 "last_reply": record["trajectory"].get("last_reply", ""),
             }
         )
-    return shown
+    record, row = _record(index, episode)
+    return {
+        "heading": of_group([each["is_success"] for each in shown], [_done(each["turns"]) for each in shown]),
+        "task": record["trajectory"]["task"],
+        "source": row["source"],
+        "step": row["step"],
+        "num_members": len(whole),
+        "members": shown,
+        "elsewhere": of_task(index, row["task"]),
+    }
+
+
+def _done(turns: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What tells one turn from another: what was said and called, not what came back or how long it took."""
+    return [
+        json.dumps(
+            [
+                turn["text"],
+                turn["error"] and turn["error"]["written"],
+                [[call["name"], call["arguments"]] for call in turn["calls"]],
+            ]
+        )
+        for turn in turns
+    ]
 
 
 def _advantage(

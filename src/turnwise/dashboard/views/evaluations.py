@@ -2,13 +2,16 @@
 
 import functools
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from turnwise.dashboard.headings import of_change
 from turnwise.rollout.measure.report import EvaluationReport, figures, read_report
 from turnwise.rollout.measure.statistics import paired_difference
 from turnwise.rollout.measure.summary import rates_by_task
+from turnwise.run.answer import Change
 from turnwise.system.files.regular_files import Damaged, names_in
 
 MAX_WORSE = 50
@@ -29,7 +32,8 @@ def comparison(run: Path, before: str, after: str) -> dict[str, Any]:
     if before not in paths or after not in paths:
         raise LookupError(f"no evaluations {before!r} and {after!r}")
     marks = [(path, path.lstat().st_mtime_ns) for path in (paths[before], paths[after])]
-    return _compared(*marks[0], *marks[1])
+    found = _compared(*marks[0], *marks[1])
+    return {**found, "heading": of_change(change_of(*(_summaries(*mark) for mark in marks), found))}
 
 
 def paired(one: Path, other: Path) -> dict[str, Any]:
@@ -49,6 +53,24 @@ def paired(one: Path, other: Path) -> dict[str, Any]:
             reason = error.reason if isinstance(error, Damaged) else type(error).__name__
             return {"error": f"the held-out evaluation of {run.name} cannot be read: {reason}"}
     return _compared(*marks[0], *marks[1])
+
+
+def gap(found: Mapping[str, Any]) -> Change | None:
+    """How far the other run of `paired` is below the first; None if they have no task in common."""
+    change = found.get("all")
+    if not change:
+        return None
+    low, high = change["high"], change["low"]
+    return Change(0.0, -change["value"], None if low is None else -low, None if high is None else -high)
+
+
+def change_of(before: Mapping[str, Any], after: Mapping[str, Any], found: Mapping[str, Any]) -> Change | None:
+    """The change between two evaluations, from their figures and their `comparison`."""
+    change = found["all"]
+    if not change:
+        return None
+    shares = (side["all"]["success"]["value"] for side in (before, after))
+    return Change(*shares, change["low"], change["high"])
 
 
 def _files(run: Path) -> list[Path]:

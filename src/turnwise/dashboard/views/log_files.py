@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from turnwise.dashboard.headings import of_log
 from turnwise.records.ending import read_ending
 from turnwise.system.files.regular_files import Damaged, names_in, open_to_read
 
@@ -81,7 +82,8 @@ def log_page(
         size = os.fstat(file.fileno()).st_size
         stop = size if end is None else min(max(end, 0), size)
         lines, start = _matching(file.fileno(), stop, wanted, min(max(limit, 1), MAX_LINES))
-    return {"file": name, "size": size, "start": start, "end": stop, "lines": lines}
+    heading = of_log([line["level"] for line in lines])
+    return {"heading": heading, "file": name, "size": size, "start": start, "end": stop, "lines": lines}
 
 
 def _matching(file: int, stop: int, wanted: LogFilter, limit: int) -> tuple[list[dict[str, Any]], int]:

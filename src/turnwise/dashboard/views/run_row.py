@@ -14,12 +14,17 @@ from turnwise.dashboard.views.run_cost import CostCounter, RunCost
 from turnwise.records.ending import read_ending
 from turnwise.records.run_facts import RunFacts, heldout_success, read_facts, read_last_figures
 from turnwise.records.versions import recipe_file
+from turnwise.run.answer import Change, RunCourse
 from turnwise.system.files.lock import is_held
 from turnwise.system.files.regular_files import Damaged, open_to_read, read_table
 
 _FILES = ("recipe.json", "versions.json", "summary.json", "ended.json", "lock", "tokenizer.json")
 _SEEN = (*_FILES, "metrics.jsonl", "evaluations")
 
+_FIGURES_BYTES = 256 << 10
+"""The figures are at the end of a report."""
+
+_SUCCESS = re.compile(rb'"figures".{0,400}"all"\s*:\s*\{[^{}]*"success"\s*:\s*(\{[^{}]{0,200}\})', re.DOTALL)
 _HEAD_BYTES = 4 << 10
 """The number of tasks is at the beginning of any report."""
 
@@ -96,6 +101,7 @@ def _row(folder: Path, cost: RunCost) -> RunRow:
     facts, recipe = read_facts(folder), _recipe(folder / "recipe.json")
     last = read_last_figures(folder)
     summary, seconds = facts.summary, _seconds(folder, facts, last.time)
+    intervals = {name: _interval(folder / "evaluations" / f"{name}.json") for name in ("before", "after")}
     shown = {
         "folder": str(folder),
         "state": facts.state,
@@ -106,16 +112,44 @@ def _row(folder: Path, cost: RunCost) -> RunRow:
         "num_steps": facts.recipe.run.num_steps,
         "latest": {"success/rate": last.success},
         "heldout": {name: heldout_success(folder, summary, name) for name in ("before", "after")},
+        "intervals": intervals,
         "num_tasks": _num_tasks(folder / "evaluations"),
         "gain": None if summary.heldout_gain is None else summary.heldout_gain.model_dump(),
         "seconds": seconds,
         "tags": _tags(recipe.get("run.tags")),
+        "course": cost.course,
+        "alarms": sorted(cost.alarms),
         "num_tokens": cost.num_tokens,
         "num_episodes": cost.num_episodes,
         "device": "GPU" if last.has_gpu else "CPU",
         "device_hours": None if seconds is None else seconds / 3600 * _num_devices(recipe),
     }
     return RunRow(shown, recipe)
+
+
+def course_of(shown: Mapping[str, Any], training: Change | None = None) -> RunCourse:
+    """What the sentence on a run is made of, from its row; `training` needs its episodes."""
+    held, gain = shown["heldout"], shown["gain"]
+    is_measured = gain and None not in (held["before"], held["after"])
+    heldout = Change(held["before"], held["after"], gain["low"], gain["high"]) if is_measured else None
+    num_done = 0 if shown["last_step"] is None else shown["last_step"] + 1
+    return RunCourse(shown["state"], num_done, shown["num_steps"], shown["reason"], heldout, training)
+
+
+def _interval(report: Path) -> dict[str, float | None] | None:
+    """Success on all tasks of an evaluation with its interval; None if the report does not say it."""
+    try:
+        with open_to_read(report) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _FIGURES_BYTES))
+            match = _SUCCESS.search(file.read(_FIGURES_BYTES) or b"")
+            found = json.loads(match[1]) if match else {}
+    except (OSError, Damaged, ValueError):
+        return None
+    values = {name: found.get(name) for name in ("value", "low", "high")}
+    is_number = type(values["value"]) in (int, float) and all(
+        type(value) in (int, float, type(None)) for value in values.values()
+    )
+    return values if is_number else None
 
 
 def _tags(found: Scalar) -> list[str]:

@@ -47,11 +47,15 @@ class TaskFile:
             return None
 
 
-def task_files(run: ListedRun) -> list[TaskFile]:
-    """The files that the run's recipe names, in the order train, validation, test."""
+def task_paths(run: ListedRun) -> dict[str, Path]:
+    """The files that the run's recipe names, by split, in the order train, validation, test."""
     named = run.recipe.tasks
     splits = {"train": named.train, "validation": named.validation, "test": named.test}
-    return [_task_file(split, run.folder / path) for split, path in splits.items() if path]
+    return {split: run.folder / path for split, path in splits.items() if path}
+
+
+def task_files(run: ListedRun) -> list[TaskFile]:
+    return [task_file(split, path) for split, path in task_paths(run).items()]
 
 
 def report_of(run: ListedRun, split: str) -> bytes:
@@ -65,7 +69,8 @@ def report_of(run: ListedRun, split: str) -> bytes:
         raise LookupError(f"no report of the {split!r} tasks") from None
 
 
-def _task_file(split: str, path: Path) -> TaskFile:
+def task_file(split: str, path: Path) -> TaskFile:
+    """The tasks of a file; `problem` says why it has none."""
     if path.suffix.lower() not in _READABLE:
         words = "only JSON and JSONL files are shown; `turnwise tasks convert` writes them"
         return TaskFile(split, path, problem=words)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from turnwise.dashboard.headings import of_tasks
 from turnwise.dashboard.index.index import Index
 from turnwise.dashboard.index.short_text import shortened
 from turnwise.dashboard.runs import ListedRun
@@ -64,7 +65,9 @@ def tasks(run: ListedRun, wanted: TaskFilter, *, offset: int = 0, limit: int = 5
     first = max(offset, 0)
     page = fitting[first : first + min(max(limit, 1), MAX_PAGE)]
     played = _played(run.index, [one.task.id for one in page])
+    splits = [(file.split, len(file.tasks)) for file in files]
     return {
+        "heading": of_tasks(splits),
         "total": len(fitting),
         "rows": [_row(one, *played.get(one.task.id, (0, None))) for one in page],
         "choices": {
@@ -97,7 +100,7 @@ def task(run: ListedRun, split: str, place: int) -> dict[str, Any]:
             for message in chosen.prompt[:MAX_MESSAGES]
         ],
         "truth": _cut(truth),
-        "demonstration": _demonstration(chosen.demonstration),
+        "demonstration": demonstration(chosen.demonstration),
         "num_calls": sum(len(turn.calls) for turn in chosen.demonstration),
         "played": of_task(run.index, chosen.id),
     }
@@ -153,7 +156,7 @@ def _played(index: Index, names: Sequence[str]) -> dict[str, tuple[int, float | 
         return {row["task"]: (row["num"], row["success"]) for row in rows}
 
 
-def _demonstration(turns: Sequence[DemoTurn]) -> list[dict[str, Any]]:
+def demonstration(turns: Sequence[DemoTurn]) -> list[dict[str, Any]]:
     """The turns with their calls and results, up to `MAX_CALLS` calls."""
     shown: list[dict[str, Any]] = []
     num_left = MAX_CALLS

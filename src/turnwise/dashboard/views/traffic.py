@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
+from turnwise.dashboard.headings import of_tools
 from turnwise.dashboard.index.episodes import fault_of
 from turnwise.dashboard.index.index import Index
 
@@ -28,6 +29,7 @@ def traffic(
         latencies = _latencies(connection, "server", (source, first, end))
         breakers = _breakers(connection, first, end) if source == "train" else {}
     return {
+        "heading": of_tools(tools),
         "tools": tools,
         "servers": _servers(tools, breakers, latencies),
         "num_episodes": num_episodes,
@@ -65,6 +67,7 @@ def _tools(connection: sqlite3.Connection, source: str, first: int, last: int) -
             "server": row["server"],
             "num_calls": row["num"],
             "causes": causes[row["tool"]],
+            "faults": {cause: fault_of(cause) for cause in causes[row["tool"]]},
             "num_errors": sum(num for cause, num in causes[row["tool"]].items() if fault_of(cause) != "none"),
             "num_infra": sum(num for cause, num in causes[row["tool"]].items() if fault_of(cause) == "infra"),
             "num_refused": causes[row["tool"]].get("breaker_open", 0),

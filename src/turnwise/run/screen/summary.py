@@ -1,5 +1,6 @@
 """A run's summary: success before and after, an example, and what to do next."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,16 @@ from turnwise.rollout.measure.report import EvaluationReport
 from turnwise.rollout.measure.statistics import paired_difference
 from turnwise.rollout.measure.summary import by_family, rates_by_task, summarise, summarise_by
 from turnwise.rollout.store import StoredEpisode, read_episodes
+from turnwise.run.answer import Change, RunCourse, answer_of
 from turnwise.run.demonstrations.warm_up import METRICS
 from turnwise.run.loop import RunEnd
 from turnwise.run.resumption import resume_command
 from turnwise.run.screen.screen import Screen
 from turnwise.system.files.regular_files import MAX_FILE_BYTES, read_table
 from turnwise.system.terminal import counted
+
+_STYLES = {"ok": "bold green", "fault": "bold red"}
+"""Of the sentence at the end, by its tone."""
 
 
 def summarise_run(ended: RunEnd, folder: RunFolder, seconds: float) -> dict[str, Any]:
@@ -54,19 +59,20 @@ def print_summary(ended: RunEnd, summary: dict[str, Any], folder: RunFolder, scr
             screen.show_played(played)
     for family, rates in summary.get("families", {}).items():
         screen.say(f"  {family:<24} {rates['before']:.2f} → {rates['after']:.2f}")
-    success = summary["heldout_success"]
-    if success["before"] is not None and success["after"] is not None:
-        minutes = summary["seconds"] / 60
-        screen.say(
-            f"held-out success {success['before']:.3f} → {success['after']:.3f} "
-            f"in {counted(summary['num_steps'], 'step')}, {minutes:.1f} minutes",
-            "bold green" if success["after"] > success["before"] else "bold red",
-        )
+    num_steps = summary["num_steps"]
+    answer = answer_of(RunCourse("finished", num_steps, num_steps, heldout=_change(summary)))
+    screen.say(answer.words, _STYLES.get(answer.tone, "bold"))
     screen.say(f"finished {counted(summary['num_steps'], 'step')} in {summary['seconds']:.1f} s")
     screen.say(f"the run is in {folder.path}: summary.json, metrics.jsonl, trajectories/, evaluations/")
     talk = "eval {}" if folder.recipe.environment else "chat {}"  # one cannot chat in an environment
     for number, command in enumerate(("view {}", talk, "export {} --out model")):
         screen.say(f"{'' if number else 'next:':<5} turnwise {command.format(folder.path)}")
+
+
+def _change(summary: Mapping[str, Any]) -> Change | None:
+    """The change of held-out success with its interval; None if it was not measured on both sides."""
+    success, gain = summary["heldout_success"], summary.get("heldout_gain")
+    return Change(success["before"], success["after"], gain["low"], gain["high"]) if gain else None
 
 
 def changed_example(evaluations: Path) -> tuple[StoredEpisode, StoredEpisode] | None:
