@@ -89,13 +89,13 @@ def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: 
     from turnwise.setup.memory import plan_for_recipe
     from turnwise.setup.resolve import without_quantisation
 
-    given = None if memory is None else Memory(int(memory * 1e9), int(memory * 1e9))
-    found = plan_for_recipe(without_quantisation(recipe), given)
+    limit = None if memory is None else Memory(int(memory * 1e9), int(memory * 1e9))
+    planned = plan_for_recipe(without_quantisation(recipe), limit)
     if as_json:
-        print(json.dumps(plan_as_json(found), indent=1))
+        print(json.dumps(plan_as_json(planned), indent=1))
     else:
-        print_plan(found, Console(emoji=False, highlight=False))
-    if found.memory is not None and not found.fits:
+        print_plan(planned, Console(emoji=False, highlight=False))
+    if planned.memory is not None and not planned.fits:
         raise typer.Exit(1)
 
 
@@ -105,7 +105,7 @@ def _setup(path: Path | None, overrides: list[str]) -> "tuple[ReadyServers, Reci
 
     if path is not None and path.suffix == ".json":
         if overrides:
-            fail("--set changes a recipe, and an mcp.json is none")
+            fail("--set changes a recipe, not an mcp.json")
         return servers_in(path), None
     recipe = read_recipe(path, overrides)
     from turnwise.setup.servers import servers_of

@@ -45,7 +45,7 @@ def rollout(
 
 def evaluate(
     recipe: Annotated[
-        Path | None, typer.Argument(help="A recipe (TOML), or a run's folder for what it has learned.")
+        Path | None, typer.Argument(help="A recipe (TOML), or a run folder (uses its trained model).")
     ] = None,
     tasks: Annotated[Path | None, typer.Option(help="Task file; the recipe's test tasks by default.")] = None,
     out: Annotated[

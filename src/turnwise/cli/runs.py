@@ -32,15 +32,15 @@ def runs(context: typer.Context, folder: Folder = Path("runs"), as_json: AsJson 
         return
     from turnwise.records.run_list import list_runs
 
-    found = list_runs(folder)
+    runs = list_runs(folder)
     if as_json:
-        rows = [{**asdict(run), "folder": str(run.folder)} for run in found]
+        rows = [{**asdict(run), "folder": str(run.folder)} for run in runs]
         print(json.dumps(rows, ensure_ascii=False, indent=1))
         return
-    if not found:
+    if not runs:
         print(f"no runs in {folder}")
         return
-    _print_table(found)
+    _print_table(runs)
 
 
 @app.command()
@@ -60,34 +60,34 @@ def clean(
     from turnwise.records.run_list import num_bytes, removable, remove
     from turnwise.system.terminal import counted, printable
 
-    found = removable(context.obj, names or [])
-    if not found:
+    runs = removable(context.obj, names or [])
+    if not runs:
         print(f"nothing to remove: no run in {context.obj} ended without a step")
         return
-    for run in found:
+    for run in runs:
         steps = counted(run.num_steps, "step")
         print(printable(f"{run.folder}: {steps}, {num_bytes(run) / 1e6:,.1f} MB, {run.state}"))
     if not yes:
         if not sys.stdin.isatty():
             fail("nothing was removed: --yes removes these without asking")
-        if not typer.confirm(f"Remove {counted(len(found), 'run')}?"):
+        if not typer.confirm(f"Remove {counted(len(runs), 'run')}?"):
             fail("nothing was removed")
-    for run in found:
+    for run in runs:
         remove(run)
-    print(f"removed {counted(len(found), 'run')}")
+    print(f"removed {counted(len(runs), 'run')}")
 
 
-def _print_table(found: "list[RunLine]") -> None:
+def _print_table(runs: "list[RunLine]") -> None:
     from rich.console import Console
 
     from turnwise.system.terminal import figure_table, printable
 
     headers = ("run", "recipe", "model", "steps", "success", "began", "state")
-    rows = [[printable(cell) for cell in _cells(run)] for run in found]
+    rows = [[printable(cell) for cell in _cells(run)] for run in runs]
     width = Console().width if sys.stdout.isatty() else sys.maxsize
     for line in figure_table(headers, rows, width):
         print(line)
-    for run in found:
+    for run in runs:
         if run.reason:
             [first, *_] = run.reason.splitlines()
             print(printable(f"{run.folder.name}: {run.state}: {first}"))

@@ -80,16 +80,16 @@ def make(
                 )
 
     try:
-        made = asyncio.run(run())
+        making = asyncio.run(run())
     except (WorldMismatch, ToolsDown) as error:
         fail(str(error))
     for split in counts:
-        tasks = [task for task in made.tasks if task.split == split]
+        tasks = [task for task in making.tasks if task.split == split]
         file = save_new(tasks, folder / f"{split}.jsonl")
         print(f"{file}: {len(tasks)} tasks")
-    for rejected in made.rejected:
+    for rejected in making.rejected:
         print(f"rejected {rejected.task_id}: {rejected.reason}")
-    for place, count in made.short.items():
+    for place, count in making.short.items():
         print(f"{place}: {count} fewer than asked for, the world has no more")
 
 
@@ -179,8 +179,8 @@ def _report(problems: "Sequence[Problem]", warnings: "Sequence[Problem]") -> Non
         print(printable(f"warning: {warning}"))
     for problem in problems:
         print(printable(str(problem)))
-    found = f"{len(problems)} problems" if problems else "no problems"
-    print(f"{found}, {len(warnings)} warnings" if warnings else found)
+    counts = f"{len(problems)} problems" if problems else "no problems"
+    print(f"{counts}, {len(warnings)} warnings" if warnings else counts)
     if problems:
         raise typer.Exit(1)
 
@@ -240,13 +240,13 @@ def convert(
                 )
 
     try:
-        found = asyncio.run(run())
+        converted = asyncio.run(run())
     except ToolsDown as error:
         fail(str(error))
-    target = save_new(found.tasks, target)
-    for dropped in found.dropped:
+    target = save_new(converted.tasks, target)
+    for dropped in converted.dropped:
         print(printable(f"no demonstration for {dropped.task_id}: {dropped.reason}"))
     print(
-        f"{target}: {len(found.tasks)} tasks, {found.num_kept} with a demonstration; "
-        f"{len(found.dropped)} recorded conversations dropped"
+        f"{target}: {len(converted.tasks)} tasks, {converted.num_kept} with a demonstration; "
+        f"{len(converted.dropped)} recorded conversations dropped"
     )

@@ -213,15 +213,15 @@ def sft(
 def _learned_from(warm: "WarmStart") -> str:
     from turnwise.system.terminal import printable
 
-    found = warm.successes
-    if found is None:
+    successes = warm.successes
+    if successes is None:
         return f"{warm.num_lessons} demonstrations, {len(warm.dropped)} dropped"
-    for line in found.unusable[:5]:
+    for line in successes.unusable[:5]:
         print(f"left out {printable(line)}")
     return (
-        f"{warm.num_lessons} successes ({found.num_episodes} episodes, {found.num_succeeded} succeeded, "
-        f"{found.num_repeated} repeated, {found.num_over_limit} over the limit per task, "
-        f"{len(found.unusable)} damaged)"
+        f"{warm.num_lessons} successes ({successes.num_episodes} episodes, "
+        f"{successes.num_succeeded} succeeded, {successes.num_repeated} repeated, "
+        f"{successes.num_over_limit} over the limit per task, {len(successes.unusable)} damaged)"
     )
 
 
@@ -233,8 +233,8 @@ def _dry_run(recipe: Path | None, overrides: list[str]) -> None:
     with with_generated_tasks(without_quantisation(read_recipe(recipe, overrides))) as settings:
         from turnwise.run.checks.dry import dry_run
 
-        found = run_async(dry_run(settings))
-    _print_dry(found.lines, found.problems, found.unchecked)
+        result = run_async(dry_run(settings))
+    _print_dry(result.lines, result.problems, result.unchecked)
 
 
 def _print_dry(lines: Sequence[str], problems: Sequence[str], unchecked: Sequence[str]) -> None:

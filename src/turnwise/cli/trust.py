@@ -14,7 +14,7 @@ Trust = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Start the commands and modules that a foreign run's recipe names, without asking.",
+        help="Start what the recipe of a run made by someone else names, without asking.",
     ),
 ]
 

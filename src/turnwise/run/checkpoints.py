@@ -62,8 +62,8 @@ class Checkpoints:
             latest = min(latest, progress.best_step)
         if falls.since is not None:
             latest = min(latest, falls.since)
-        found = checkpoint.not_after(self._place, latest)
-        path = first_rank_value(self._ranks, found)
+        kept = checkpoint.not_after(self._place, latest)
+        path = first_rank_value(self._ranks, kept)
         if path is None or progress.best_step == progress.next_step:
             lacking = f"no checkpoint of step {latest} or before is kept"
             why = lacking if path is None else "this validation is the best"
@@ -90,14 +90,14 @@ class Checkpoints:
         assert path is not None, "prune keeps the best checkpoint"
         problem = ""
         try:
-            found = checkpoint.load(path)
+            saved = checkpoint.load(path)
         except checkpoint.Unreadable as error:
             problem = str(error)
         if problem := first_reason(self._ranks, problem):
             words = f"the run ends with its last weights: {problem}"
             self._screen.say(words, "yellow", level=logging.WARNING)
             return False
-        self._trainer.restore(found.tensors, found.facts["trainer"])
+        self._trainer.restore(saved.tensors, saved.facts["trainer"])
         self._screen.say(
             f"the run ends with the weights after step {best}, the best on validation "
             f"({progress.best_success:.3f}); step {progress.next_step} was the last"
@@ -107,21 +107,21 @@ class Checkpoints:
     def restore(self) -> RunProgress:
         """Load the last readable checkpoint, if any; what was written after it moves to `dropped`."""
         try:
-            found = checkpoint.latest_of_all(self._place, self._ranks)
+            saved = checkpoint.latest_of_all(self._place, self._ranks)
         except checkpoint.Unreadable as error:
             raise ValueError(f"{self._folder.path}: no checkpoint can be read: {error}") from error
-        if found is None:
+        if saved is None:
             if dropped := self._folder.cut(0):
                 self._screen.resumed(0, dropped)
             seed = self._recipe.seed
             return RunProgress(0, CurriculumState(seed=seed), plan_starts=PlanStarts(seed))
         try:
-            progress = progress_of(found.facts.get("standing", {}))
-            if progress.next_step != found.step:
+            progress = progress_of(saved.facts.get("standing", {}))
+            if progress.next_step != saved.step:
                 raise ValueError(f"its progress is that of step {progress.next_step}")
-            self._trainer.restore(found.tensors, found.facts["trainer"])
+            self._trainer.restore(saved.tensors, saved.facts["trainer"])
         except (LookupError, ValueError) as error:  # its digests are right, so somebody has changed it
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ValueError(f"{found.path}: not a checkpoint of this run: {reason}") from None
+            raise ValueError(f"{saved.path}: not a checkpoint of this run: {reason}") from None
         self._screen.resumed(progress.next_step, self._folder.cut(progress.next_step))
         return progress

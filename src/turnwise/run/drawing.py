@@ -52,14 +52,14 @@ class Drawing:
         return self._drawn[place]
 
     def draw_up_to(self, count: int) -> None:
-        num_in_vain = 0
+        num_repeated_draws = 0
         before = self.state, self._elsewhere
         while len(self._drawn) < count:
             task, state = self._next(self._elsewhere or self.state)
-            if task is None or num_in_vain > _MAX_PASSES_WITHOUT_NEW_TASK * len(self._tasks):
+            if task is None or num_repeated_draws > _MAX_PASSES_WITHOUT_NEW_TASK * len(self._tasks):
                 have, where = len(self._drawn), f"the curriculum at step {self._step}"
                 raise NothingLeft(f"tasks.train: {where} draws from {have} tasks, {count} are wanted")
-            num_in_vain += 1
+            num_repeated_draws += 1
             if self._elsewhere is None:
                 self.state = state
             else:
@@ -71,7 +71,7 @@ class Drawing:
                 self._drawn.append(task)
                 self._states.append(before)
                 before = self.state, self._elsewhere
-                num_in_vain = 0
+                num_repeated_draws = 0
 
     def _next(self, state: CurriculumState) -> tuple[Task | None, CurriculumState]:
         """The next task and the state after it; None if no task is left."""

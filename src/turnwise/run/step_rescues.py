@@ -28,16 +28,16 @@ async def rescues_of(bench: Workbench, played: Sequence[Group], most: int, ranks
     hopeless = {group.task.id: group for group in played if can_rescue(group.task) and _all_failed(group)}
     chosen = list(hopeless.values())[:most]
     # by the first rank alone: a server fault on another rank would give it other lessons
-    found, *_ = await gather_from_ranks(ranks, _rescued(bench, chosen, ranks), "steps")
-    return found
+    rescues, *_ = await gather_from_ranks(ranks, _rescued(bench, chosen, ranks), "steps")
+    return rescues
 
 
 async def _rescued(bench: Workbench, groups: Sequence[Group], ranks: Ranks) -> StepRescues:
     if not groups or not is_first(ranks):
         return StepRescues((), {"rescues/attempted": 0.0, "rescues/kept": 0.0})
-    found = await rescued(bench, [(group.trajectories[0], group.rewards[0]) for group in groups])
-    figures = {"rescues/attempted": float(len(groups)), "rescues/kept": float(len(found.lessons))}
-    return StepRescues(found.lessons, figures)
+    verified = await rescued(bench, [(group.trajectories[0], group.rewards[0]) for group in groups])
+    figures = {"rescues/attempted": float(len(groups)), "rescues/kept": float(len(verified.lessons))}
+    return StepRescues(verified.lessons, figures)
 
 
 def _all_failed(group: Group) -> bool:

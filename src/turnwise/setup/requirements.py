@@ -21,23 +21,23 @@ def task_problems(
     """Return every problem in the recipe's task files that would prevent training with these tools."""
     files = list(dict.fromkeys(recipe.tasks.files.values()))  # one file may be both validation and test
     if recipe.environment:  # its tools are known only when an episode begins
-        found = [str(item) for file in files for item in read(file) if isinstance(item, Problem)]
+        problems = [str(item) for file in files for item in read(file) if isinstance(item, Problem)]
     else:
         why_unscorable = why_unscorable_by(parts_of(recipe.rewards))
-        found = [str(problem) for problem in check_files(files, tools, why_unscorable, live)]
-    if found:
-        return found
+        problems = [str(problem) for problem in check_files(files, tools, why_unscorable, live)]
+    if problems:
+        return problems
     is_scored = bool(recipe.environment) and scores_episodes(find_environment(recipe.environment))
     for split, file in recipe.tasks.files.items():
         tasks = load(file)
-        found += training_problems(recipe, tasks) if split == "train" else ()
-        found += playing_problems(recipe, tasks, chat, tools, has_score=is_scored)
-    return list(dict.fromkeys(found))
+        problems += training_problems(recipe, tasks) if split == "train" else ()
+        problems += playing_problems(recipe, tasks, chat, tools, has_score=is_scored)
+    return list(dict.fromkeys(problems))
 
 
 def training_problems(recipe: Recipe, tasks: Sequence[Task]) -> Iterator[str]:
     """Yield problems that prevent training on these tasks, independent of servers and model."""
-    unwritten = [found for task in tasks if (found := placeholder_in(task))]
+    unwritten = [unfilled for task in tasks if (unfilled := placeholder_in(task))]
     if unwritten:
         yield from (f"tasks.train: {field}: {why}" for field, why in unwritten)
         return
@@ -149,7 +149,7 @@ def require_playable(bench: Workbench, tasks: Sequence[Task], *, has_own_tokens:
 
 def require(problems: Iterable[str]) -> None:
     """Raise ValueError with the first of these problems and the number of others."""
-    found = list(problems)
-    if found:
-        more = f" (and {len(found) - 1} more such problems: turnwise train --dry-run)" if found[1:] else ""
-        raise ValueError(f"{found[0]}{more}")
+    listed = list(problems)
+    if listed:
+        more = f" (and {len(listed) - 1} more such problems: turnwise train --dry-run)" if listed[1:] else ""
+        raise ValueError(f"{listed[0]}{more}")

@@ -53,14 +53,14 @@ def _for_several(hardware: HardwareConfig) -> list[str]:
 
 def _tasks(request: RunRequest, recipe: Recipe, splits: Sequence[str]) -> dict[str, tuple[Task, ...]]:
     """Return the tasks of these splits: given ones, those of files, or those that the recipe makes."""
-    given = dict(request.tasks)
-    if splits and "train" not in given:
-        given = {**own_tasks(recipe, request.functions), **given}
+    tasks = dict(request.tasks)
+    if splits and "train" not in tasks:
+        tasks = {**own_tasks(recipe, request.functions), **tasks}
     files, read = recipe.tasks.files, dict[Path, tuple[Task, ...]]()
     for split in splits:
-        if split not in given and split in files:  # one file may be that of two splits
-            given[split] = read[files[split]] = read.get(files[split]) or load(files[split])
-    return given
+        if split not in tasks and split in files:  # one file may be that of two splits
+            tasks[split] = read[files[split]] = read.get(files[split]) or load(files[split])
+    return tasks
 
 
 def _with_few_tasks(run: RunConfig, num_tasks: int) -> RunConfig:

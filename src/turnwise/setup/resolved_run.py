@@ -18,7 +18,7 @@ from turnwise.types import Task
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRun:
-    """What a request comes to on this machine; `setup.resolve` makes it."""
+    """What a request means on this machine; `setup.resolve` makes it."""
 
     recipe: Recipe
     """With its preset, its number of steps and its quantisation; of a training run with its sizes too."""

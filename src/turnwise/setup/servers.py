@@ -104,13 +104,13 @@ def load_servers(
     ours = {spec.name: name for spec in specs if (name := served_name(spec)) is not None}
     for server in live:
         _check_can_be_live(server, ours, path)
-    found = [
+    entries = [
         _resolved(spec, ours[spec.name], spec.name in live, spec.name in live_writes, variables)
         if spec.name in ours
         else (spec, None)
         for spec in specs
     ]
-    servers = tuple(server for _, server in found if server is not None)
+    servers = tuple(server for _, server in entries if server is not None)
     _check_can_write(live_writes, servers)
     alive = {server.name for server in servers}
     unused = {
@@ -119,7 +119,7 @@ def load_servers(
         if spec.name not in alive and (key := _key_of(ours.get(spec.name)))
         if spec.env.get(key) or variables.get(key)
     }
-    return ReadyServers(tuple(spec for spec, _ in found), servers, unused, file.mistakes)
+    return ReadyServers(tuple(spec for spec, _ in entries), servers, unused, file.mistakes)
 
 
 def _read(path: Path, variables: Mapping[str, str]) -> ServerFile:
@@ -218,17 +218,17 @@ def _said_backend(spec: ServerSpec) -> Backend | None:
 
 def _provider_variables(spec: ServerSpec, access: Access, variables: Mapping[str, str]) -> dict[str, str]:
     """Return the provider's key and base URL from the spec's `env`, else from our environment or `.env`."""
-    given = {
+    variables = {
         name: value
         for name in (access.key_variable, access.base_url_variable)
         if (value := spec.env.get(name) or variables.get(name))
     }
-    if access.key_variable not in given:
+    if access.key_variable not in variables:
         raise ValueError(
             f"server {spec.name!r} is live and needs {access.key_variable}, which is not set in the "
             "environment or .env"
         )
-    return given
+    return variables
 
 
 def _live_server(name: str, served: str, access: Access, *, may_write: bool) -> LiveServer:

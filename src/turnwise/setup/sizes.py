@@ -25,12 +25,12 @@ def with_sizes(run: ResolvedRun, memory: Memory | None) -> ResolvedRun:
     if not run.recipe.lacks_sizes:
         return run
     try:
-        found = find_sizes(run.recipe, memory)
+        planned = find_sizes(run.recipe, memory)
     except UnsupportedArchitecture as error:
         sized = run.recipe.with_sizes(run.recipe.sizes)
         line = f"{error}; defaults: {step_sizes_line(sized.sizes)}"
     else:
-        sized, plan = found.recipe, found.plan
+        sized, plan = planned.recipe, planned.plan
         # the plan adds vLLM to an update, but an engine that sleeps has released its memory by then
         is_sleeping = sized.engine.kind == "vllm" and sized.engine.vllm.sleep
         if plan.device == "cuda" and plan.memory is not None and not plan.fits and not is_sleeping:
@@ -49,8 +49,10 @@ def least_memory(recipe: Recipe, ranks: Ranks) -> Memory | None:
     memory = memory_for(recipe) if recipe.lacks_sizes else None
     if memory is None:
         return None
-    found = ranks.exchange(memory)
-    hosts = [other.host for other in found if other.host is not None]
+    memories = ranks.exchange(memory)
+    hosts = [other.host for other in memories if other.host is not None]
     return Memory(
-        min(other.free for other in found), min(other.total for other in found), min(hosts, default=None)
+        min(other.free for other in memories),
+        min(other.total for other in memories),
+        min(hosts, default=None),
     )

@@ -29,14 +29,14 @@ def own_tasks(recipe: Recipe, given: Given = NOTHING_GIVEN) -> dict[str, tuple[T
         return {}
     worlds, name = generated_worlds(recipe.tools.mcp), recipe.environment
     if worlds is not None:
-        made = tasks_of_worlds(worlds.num, worlds.seed)
+        own = tasks_of_worlds(worlds.num, worlds.seed)
     else:
-        made = generated_tasks(name, find_environment(name, given))
-    if unknown := [split for split in made if split not in SPLITS]:
+        own = generated_tasks(name, find_environment(name, given))
+    if unknown := [split for split in own if split not in SPLITS]:
         raise ValueError(
-            f"environment {name!r}: tasks(): split {unknown[0]!r} is none of {', '.join(SPLITS)}"
+            f"environment {name!r}: tasks(): split {unknown[0]!r} is not one of {', '.join(SPLITS)}"
         )
-    return {split: tasks for split, tasks in made.items() if split not in recipe.tasks.files}
+    return {split: tasks for split, tasks in own.items() if split not in recipe.tasks.files}
 
 
 def with_own_tasks(recipe: Recipe, folder: Path, given: Given = NOTHING_GIVEN) -> Recipe:
@@ -44,13 +44,13 @@ def with_own_tasks(recipe: Recipe, folder: Path, given: Given = NOTHING_GIVEN) -
 
     Raises ValueError if the recipe has an environment and there are no training tasks at all.
     """
-    made = own_tasks(recipe, given)
-    if recipe.environment and recipe.tasks.train is None and "train" not in made:
+    own = own_tasks(recipe, given)
+    if recipe.environment and recipe.tasks.train is None and "train" not in own:
         raise ValueError(
             f"tasks.train is not set, and environment {recipe.environment!r} generates no training tasks: "
             "give a file, or add a static method tasks() to the class"
         )
-    return with_tasks_in(recipe, made, folder)
+    return with_tasks_in(recipe, own, folder)
 
 
 def with_tasks_in(recipe: Recipe, tasks: Mapping[str, tuple[Task, ...]], folder: Path) -> Recipe:

@@ -120,7 +120,7 @@ def test_tasks_of_the_class_become_files_by_split(tmp_path: Path) -> None:
         ("NeedsSize", "cannot be made without arguments"),
         ("TasksOfAnObject", "is it a staticmethod or a classmethod"),
         ("WrongTasks", r"tasks\(\) failed: tasks\(\): row 1: prompt"),
-        ("UnknownSplit", "split 'training' is none of train, validation, test"),
+        ("UnknownSplit", "split 'training' is not one of train, validation, test"),
     ],
 )
 def test_wrong_tasks_of_a_class_are_named(name: str, words: str) -> None:

@@ -22,15 +22,15 @@ def mount_points(process: Path) -> list[MountPoint]:
 
     They are sorted by path, so that a parent comes before what is mounted below it.
     """
-    found: dict[Path, MountPoint] = {}
+    mounts: dict[Path, MountPoint] = {}
     table = (process / "mountinfo").read_text("utf-8", "surrogateescape")
     for line in table.split("\n"):  # splitlines would also split at other characters, which names may have
         fields = line.split(" ")
         if len(fields) > 5:
             folder = Path(_ESCAPE.sub(lambda match: chr(int(match[1], 8)), fields[4]))
             if _mount_id(Path(f"{process}/root{folder}")) == fields[0]:
-                found[folder] = MountPoint(folder, is_read_only="ro" in fields[5].split(","))
-    return [found[folder] for folder in sorted(found)]
+                mounts[folder] = MountPoint(folder, is_read_only="ro" in fields[5].split(","))
+    return [mounts[folder] for folder in sorted(mounts)]
 
 
 def _mount_id(path: Path) -> str:
@@ -40,7 +40,7 @@ def _mount_id(path: Path) -> str:
     except OSError:
         return ""
     try:
-        found = _MOUNT_ID.search(Path(f"/proc/self/fdinfo/{descriptor}").read_text("ascii"))
-        return found[1] if found else ""
+        match = _MOUNT_ID.search(Path(f"/proc/self/fdinfo/{descriptor}").read_text("ascii"))
+        return match[1] if match else ""
     finally:
         os.close(descriptor)

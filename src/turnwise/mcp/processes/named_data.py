@@ -49,17 +49,17 @@ def named_data(spec: ServerSpec) -> NamedData:
     if spec.command is None:
         return NamedData()
     home = spec.cwd if spec.cwd is not None and spec.cwd.is_dir() else Path.cwd()
-    found: dict[Path, bool] = {}
+    folders: dict[Path, bool] = {}
     if spec.cwd is not None and spec.cwd.is_dir():
-        found[spec.cwd.resolve()] = True
+        folders[spec.cwd.resolve()] = True
     for text in _texts(spec.args, spec.env):
         for place in _places(text, home):
             is_data = place.suffix.lower() not in _CODE_SUFFIXES
             folder = (place if place.is_dir() else place.parent).resolve()
             if not _is_kernel_folder(folder):
-                found[folder] = found.get(folder, False) or is_data
-    data = outermost(folder for folder, is_data in found.items() if is_data)
-    code = (folder for folder, is_data in found.items() if not is_data)
+                folders[folder] = folders.get(folder, False) or is_data
+    data = outermost(folder for folder, is_data in folders.items() if is_data)
+    code = (folder for folder, is_data in folders.items() if not is_data)
     return NamedData(data, outermost(folder for folder in code if not _is_within(folder, data)))
 
 

@@ -133,7 +133,7 @@ async def check_model(run: ResolvedRun, task: Task | None, tools: Sequence[Tool]
             prompt_problems(recipe.rollout.tokens_per_episode, _tasks(recipe.tasks, tools), chat, tools)
         )
     for problem in too_long[:_MAX_SHOWN]:
-        yield Finding("sampling", FindingLevel.BAD, problem, "there is no room to say anything")
+        yield Finding("sampling", FindingLevel.BAD, problem, "the prompt leaves no tokens to sample")
     if too_long:
         return
     yield await asyncio.to_thread(_call_tokens, run, model, chat)
@@ -179,7 +179,7 @@ async def _sample(
     prompt = chat.open(messages, offered_tools(task, tools) if task is not None else tools)
     limit = recipe.rollout.tokens_per_episode
     if len(prompt) >= limit:
-        detail = f"the prompt has {len(prompt)} tokens, an episode {limit}: there is no room to say anything"
+        detail = f"the prompt has {len(prompt)} tokens, an episode {limit}: no tokens are left to sample"
         advice = (
             "offer fewer tools (a task's `tools`, `allow` in mcp.json), or raise rollout.tokens_per_episode"
         )

@@ -135,10 +135,10 @@ def _check_trainable(trajectory: Trajectory, max_id: int) -> None:
 
 def _digest(trajectory: Trajectory) -> bytes:
     """Hash the sampled tokens, turn by turn."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for turn in trajectory.turns:
-        found.update(array("q", (len(turn.completion.token_ids), *turn.completion.token_ids)).tobytes())
-    return found.digest()
+        digest.update(array("q", (len(turn.completion.token_ids), *turn.completion.token_ids)).tobytes())
+    return digest.digest()
 
 
 def _sample(trajectory: Trajectory) -> Sample:
@@ -169,5 +169,5 @@ def _tokens(tokenizer_json: str) -> dict[int, str]:
     vocab = data["model"]["vocab"]
     # Unigram models list [token, score] pairs by id.
     listed = vocab.items() if isinstance(vocab, dict) else ((pair[0], i) for i, pair in enumerate(vocab))
-    found = {int(number): str(token) for token, number in listed}
-    return found | {int(added["id"]): str(added["content"]) for added in data["added_tokens"]}
+    texts = {int(number): str(token) for token, number in listed}
+    return texts | {int(added["id"]): str(added["content"]) for added in data["added_tokens"]}

@@ -50,11 +50,11 @@ class GpuMonitor:
         """Mean utilisation and power and highest temperature since the last call; empty without a sample."""
         with self._lock:
             samples, self._samples = self._samples, []
-        found: dict[str, float] = {}
+        figures: dict[str, float] = {}
         for name in dict.fromkeys(name for sample in samples for name in sample):
             values = [sample[name] for sample in samples if name in sample]
-            found[name] = max(values) if name == TEMPERATURE else fmean(values)
-        return found
+            figures[name] = max(values) if name == TEMPERATURE else fmean(values)
+        return figures
 
     def _sample(self) -> None:
         assert self._read is not None
@@ -105,12 +105,12 @@ _DIE_SENSOR = 0
 
 
 def _read_sample(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> dict[str, float]:
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     rates, celsius, milliwatts = _Utilization(), ctypes.c_uint(), ctypes.c_uint()
     if nvml.nvmlDeviceGetUtilizationRates(device, ctypes.byref(rates)) == 0:
-        found[UTILIZATION] = rates.gpu / 100
+        figures[UTILIZATION] = rates.gpu / 100
     if nvml.nvmlDeviceGetTemperature(device, _DIE_SENSOR, ctypes.byref(celsius)) == 0:
-        found[TEMPERATURE] = float(celsius.value)
+        figures[TEMPERATURE] = float(celsius.value)
     if nvml.nvmlDeviceGetPowerUsage(device, ctypes.byref(milliwatts)) == 0:
-        found[POWER] = milliwatts.value / 1000
-    return found
+        figures[POWER] = milliwatts.value / 1000
+    return figures

@@ -10,12 +10,12 @@ _GIB = 2**30
 
 def measure() -> dict[str, float]:
     """The resident set and its peak, CUDA memory if CUDA is in use, and MPS memory."""
-    found = {"memory/peak_gib": _peak() / _GIB}
+    figures = {"memory/peak_gib": _peak() / _GIB}
     statm = Path("/proc/self/statm")
     if statm.exists():  # Linux; elsewhere only the peak is known
-        found["memory/resident_gib"] = int(statm.read_text().split()[1]) * resource.getpagesize() / _GIB
+        figures["memory/resident_gib"] = int(statm.read_text().split()[1]) * resource.getpagesize() / _GIB
     torch = sys.modules.get("torch")  # not imported for this: without torch there is nothing to measure
-    return found if torch is None else found | cuda_memory(torch) | mps_memory(torch)
+    return figures if torch is None else figures | cuda_memory(torch) | mps_memory(torch)
 
 
 def _peak() -> int:

@@ -63,10 +63,10 @@ def memory_for(recipe: Recipe) -> Memory | None:
         device = choose_device(recipe.model.device)
     except ValueError:
         return None
-    found, num_processes = memory_of(device), recipe.hardware.num_processes
+    device_memory, num_processes = memory_of(device), recipe.hardware.num_processes
     if device == "cuda":  # each process has a GPU of its own
-        return replace(found, host=memory_of("cpu").free // num_processes)
-    return Memory(found.free // num_processes, found.total // num_processes)
+        return replace(device_memory, host=memory_of("cpu").free // num_processes)
+    return Memory(device_memory.free // num_processes, device_memory.total // num_processes)
 
 
 def with_engine_sizes(recipe: Recipe) -> Recipe:
@@ -111,22 +111,22 @@ class _Search:
     def result(self) -> SizedRecipe:
         """The optimizer is moved to host memory if nothing else fits, or if that saves more time."""
         largest = self._largest()
-        found = self._found(largest)
+        sized = self._found(largest)
         if not (self._device == "cuda" and self._is_trained and self._recipe.can_offload):
-            return found
-        is_too_large = found.plan.num_bytes > self._room
-        if not is_too_large and self._recomputed_tokens(found) <= OFFLOAD_TOKENS:
-            return found
+            return sized
+        is_too_large = sized.plan.num_bytes > self._room
+        if not is_too_large and self._recomputed_tokens(sized) <= OFFLOAD_TOKENS:
+            return sized
         moved = self._found(self._chosen(largest, offload=True))
         if is_too_large:
             return moved
-        saved = self._recomputed_tokens(found) - self._recomputed_tokens(moved)
-        return moved if saved > OFFLOAD_TOKENS and self._is_host_enough(moved.plan) else found
+        saved = self._recomputed_tokens(sized) - self._recomputed_tokens(moved)
+        return moved if saved > OFFLOAD_TOKENS and self._is_host_enough(moved.plan) else sized
 
-    def _recomputed_tokens(self, found: SizedRecipe) -> float:
+    def _recomputed_tokens(self, sized: SizedRecipe) -> float:
         """Tokens of a step, times the share of the layers that recompute them."""
-        number, run = found.recipe.policy.gradient_checkpointing, self._recipe.run
-        share = float(number) if isinstance(number, bool) else (number or 0) / found.plan.num_layers
+        number, run = sized.recipe.policy.gradient_checkpointing, self._recipe.run
+        share = float(number) if isinstance(number, bool) else (number or 0) / sized.plan.num_layers
         num_episodes = (
             run.tasks_per_step * self._recipe.rollout.group_size / self._recipe.hardware.num_processes
         )
@@ -220,9 +220,9 @@ class _Search:
         while number > 1 and self._fits(replace(sizes, gradient_checkpointing=number - 1)):
             number -= 1
         while number < plan.num_layers:
-            found = replace(sizes, gradient_checkpointing=number)
-            if self._fits(found):
-                return found
+            tried = replace(sizes, gradient_checkpointing=number)
+            if self._fits(tried):
+                return tried
             number += 1
         return sizes
 
@@ -237,9 +237,9 @@ class _Search:
         share = (self._room - plan.num_bytes) / (largest.num_bytes - plan.num_bytes)
         num_tokens = low + int(share * (most - low))
         while num_tokens // UNIT * UNIT > low:
-            found = self._chosen(sizes, tokens_per_microbatch=num_tokens // UNIT * UNIT)
-            if self._fits(found):
-                return found
+            tried = self._chosen(sizes, tokens_per_microbatch=num_tokens // UNIT * UNIT)
+            if self._fits(tried):
+                return tried
             num_tokens -= num_tokens // 8  # less than linear growth: all logits of a small batch are kept
         return sizes
 
