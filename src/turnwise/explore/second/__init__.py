@@ -1,0 +1,1 @@
+"""Explore, the second version: from calls to facts, from facts to tasks that were executed."""

@@ -1,0 +1,1 @@
+"""Calls to unknown tools, and the facts that follow from their answers."""
