@@ -1,0 +1,57 @@
+"""A cell of one row of a list: "the amount of the invoice whose number is “INV-7”"."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from turnwise.explore.second.algebra.columns import Roles, is_machine_made, is_sayable
+from turnwise.explore.second.algebra.query import Condition, Form, Query, Record
+from turnwise.explore.second.algebra.sql_text import column_of, where_of
+from turnwise.explore.second.algebra.things import Things
+from turnwise.explore.second.records import Relation, Scalar
+from turnwise.explore.second.wording.names import quoted
+
+_MOST_ROWS, _MOST_COLUMNS = 40, 6
+
+
+def drafts(relation: Relation, roles: Roles, *, is_complete: bool) -> Iterator[Query]:
+    del is_complete
+    if not relation.is_list or len(relation.rows) < 2:
+        return
+    kinds = {column.name: column.kind for column in relation.columns}
+    names = [name for name in roles.names if not all(map(is_machine_made, relation.values(name)))][:1]
+    for name in names or roles.names[:1]:
+        for place, asked in enumerate(column for column in roles.asked if column != name):
+            if place >= _MOST_COLUMNS:
+                break
+            counts = Counter(relation.values(asked))
+            for record in list(relation.records())[:_MOST_ROWS]:
+                if asked in record and is_sayable(record[asked]) and counts[record[asked]] <= len(relation.rows) / 2:
+                    yield Query(
+                        "look_up",
+                        relation.path,
+                        relation.noun,
+                        asked,
+                        kinds[asked],
+                        (Condition(name, "is", record[name]),),
+                    )
+
+
+def answer(query: Query, records: Sequence[Record]) -> Scalar:
+    [record] = records
+    return record[query.column]
+
+
+def form(query: Query) -> Form:
+    return Form.NUMBER if query.kind in ("integer", "number") else Form.TEXT
+
+
+def phrase(query: Query, things: Things) -> str:
+    [condition] = query.where
+    name = things.column(condition.column)
+    is_plain = name in ("name", "title", "id", things.noun)
+    row = f"the {things.noun} {quoted(condition.value)}{things.tail}" if is_plain else things.one(query.where)
+    return f"the {things.column(query.column)} of {row}"
+
+
+def sql(query: Query, table: str) -> str:
+    return f"SELECT {column_of(query.column)} FROM {column_of(table)}{where_of(query.where)}"

@@ -1,0 +1,26 @@
+"""Parts of SQL statements."""
+
+from collections.abc import Sequence
+
+from turnwise.explore.second.algebra.query import Condition
+from turnwise.explore.second.records import Scalar
+
+_SIGNS = {"is": "=", "above": ">", "below": "<"}
+
+
+def column_of(name: str) -> str:
+    """Return a name as SQL writes it: bare if it can be."""
+    return name if name.isidentifier() and name.isascii() else '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: Scalar) -> str:
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    return str(value) if isinstance(value, int | float) else "'" + value.replace("'", "''") + "'"
+
+
+def where_of(conditions: Sequence[Condition], present: str = "") -> str:
+    """Return the WHERE clause with a space in front; `present` must not be NULL."""
+    parts = [f"{column_of(one.column)} {_SIGNS[one.sign]} {literal(one.value)}" for one in conditions]
+    parts += [f"{column_of(present)} IS NOT NULL"] if present else []
+    return f" WHERE {' AND '.join(parts)}" if parts else ""

@@ -1,0 +1,1 @@
+"""Programs over tool calls: look-ups, chains, changes, transfers, computations."""

@@ -1,0 +1,157 @@
+"""What programs are composed of: the survey, indexed by call, by link and by value."""
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from turnwise.explore.second import algebra
+from turnwise.explore.second.algebra.columns import Roles, is_machine_made, roles_of
+from turnwise.explore.second.algebra.query import Query
+from turnwise.explore.second.programs.program import flat
+from turnwise.explore.second.records import Answer, Call, ColumnPlace, Link, Path, Relation, Scalar, Survey
+from turnwise.explore.second.wording.call_phrase import Said, entity_of, value_words
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A row of an answer that holds the value of an argument."""
+
+    answer: Answer
+    relation: Relation
+    place: ColumnPlace
+    prefix: str = ""
+    """What the argument has before the value."""
+
+
+class Knowledge:
+    """The survey, with the lookups that composing needs."""
+
+    def __init__(self, survey: Survey, seed: int) -> None:
+        self.survey = survey
+        self.seed = seed
+        self._links: dict[tuple[str, str], Link] = {(one.tool, one.parameter): one for one in survey.links}
+        self._roles: dict[tuple[str, Path], Roles] = {}
+
+    def rng(self, name: str) -> random.Random:
+        return random.Random(f"{self.seed}/{name}")
+
+    @cached_property
+    def answers(self) -> list[Answer]:
+        """The answers that questions are about: those of readers that do not compute."""
+        return [
+            answer for facts in self.survey.readers() if not facts.is_pure for answer in facts.answers
+        ]
+
+    @cached_property
+    def linked_columns(self) -> Mapping[tuple[str, Path], frozenset[str]]:
+        """By tool and path: the columns that other calls take."""
+        found: dict[tuple[str, Path], set[str]] = defaultdict(set)
+        for link in self.survey.links:
+            for place in link.columns:
+                found[place.tool, place.path].add(place.column)
+        return {key: frozenset(columns) for key, columns in found.items()}
+
+    def link(self, tool: str, parameter: str) -> Link | None:
+        return self._links.get((tool, parameter))
+
+    def is_complete(self, relation: Relation) -> bool:
+        """Return whether a relation has all things of its kind, or all that a proven filter keeps."""
+        if (relation.call.key, relation.path) in self.survey.complete:
+            return True
+        links = [self.link(relation.call.tool, name) for name in flat(relation.call.arguments)]
+        return bool(links) and all(one is not None and one.kind in ("filter", "key") for one in links)
+
+    def pooled(self, tool: str, path: Path) -> Relation | None:
+        """Return the rows that all answers of a tool have at a path, as one list."""
+        relations = [
+            relation
+            for answer in self.survey.tools[tool].answers
+            for relation in answer.relations
+            if relation.path == path
+        ]
+        if not relations:
+            return None
+        first = relations[0]
+        names = [column.name for column in first.columns]
+        alike = [one for one in relations if [column.name for column in one.columns] == names]
+        rows = tuple(dict.fromkeys(row for one in alike for row in one.rows))
+        return replace(first, rows=rows, is_list=True)
+
+    def roles(self, relation: Relation) -> Roles:
+        """Return the roles of a relation's columns."""
+        key = (relation.call.tool, relation.path)
+        return roles_of(relation, self.linked_columns.get(key, frozenset()))
+
+    def queries(self, relation: Relation) -> list[Query]:
+        return algebra.drafts(relation, self.roles(relation), is_complete=self.is_complete(relation))
+
+    def said(self, tool: str, arguments: Mapping[str, Any], phrases: Mapping[str, str], noun: str) -> list[Said]:
+        """Return the arguments of a call in words; `phrases` has those that are read from earlier answers."""
+        facts = self.survey.tools[tool]
+        found = [Said(name, words, "", is_phrase=True) for name, words in phrases.items()]
+        for name, value in flat(arguments).items():
+            link = self.link(tool, name) or self.link(tool, f"{name}[]")
+            entity = entity_of(name, link.entity, facts.tool, noun) if link is not None else ""
+            found.append(Said(name, value_words(value), entity))
+        return found
+
+    def sources(self, call: Call, parameter: str) -> Iterator[Source]:
+        """Yield the rows of other answers that hold an argument of a call."""
+        link = self.link(call.tool, parameter)
+        if link is None:
+            return
+        wanted = flat(call.arguments).get(parameter)
+        for place in link.columns:
+            for answer in self.survey.tools[place.tool].answers:
+                if answer.call == call or place.tool not in self.survey.tools:
+                    continue
+                prefix = _prefix(link, answer.call)
+                for relation in answer.relations:
+                    if relation.path == place.path and _holds(relation, place.column, wanted, prefix):
+                        yield Source(answer, relation, place, prefix)
+
+    def reaching(self, source: Source, wanted: Scalar) -> list[Query]:
+        """Return queries that come to the value which a later call needs."""
+        column = source.place.column
+        roles = self.roles(source.relation)
+        names = tuple(name for name in roles.names if name != column)
+        roles = replace(roles, asked=(column,), names=names, best=(column,))
+        drafts = algebra.drafts(source.relation, roles, is_complete=self.is_complete(source.relation))
+        found = []
+        for query in drafts:
+            if query.column != column or query.operation not in ("field", "look_up", "extreme"):
+                continue
+            if any(is_machine_made(one.value) for one in query.where):
+                continue
+            try:
+                if algebra.answer(query, [source.relation]) == wanted:
+                    found.append(query)
+            except (LookupError, ValueError):
+                continue
+        return found
+
+
+def _prefix(link: Link, call: Call) -> str:
+    if not link.prefix:
+        return ""
+    return f"{str(flat(call.arguments).get(link.prefix, '')).rstrip('/')}/"
+
+
+def _holds(relation: Relation, column: str, wanted: Any, prefix: str) -> bool:
+    names = [one.name for one in relation.columns]
+    if column not in names:
+        return False
+    return any(cell is not None and (f"{prefix}{cell}" if prefix else cell) == wanted for cell in relation.values(column))
+
+
+def entities_of(values: Sequence[Any]) -> tuple[str, ...]:
+    """Return the texts and names among the values of a question, each once."""
+    found: list[str] = []
+    for value in values:
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, str | int | float) and not isinstance(item, bool):
+                found.append(str(item))
+    return tuple(dict.fromkeys(found))

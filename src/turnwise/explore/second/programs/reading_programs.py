@@ -1,0 +1,209 @@
+"""Programs that only read: look-ups, chains over links, and comparisons of two things."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from turnwise.explore.second import algebra
+from turnwise.explore.second.algebra.columns import is_location, is_machine_made
+from turnwise.explore.second.algebra.query import Query
+from turnwise.explore.second.algebra.things import Things
+from turnwise.explore.second.programs.draft import Draft
+from turnwise.explore.second.programs.knowledge import Knowledge, entities_of
+from turnwise.explore.second.programs.program import Asked, Program, Step, Taken, flat
+from turnwise.explore.second.records import Answer, Call, Relation
+from turnwise.explore.second.wording import questions
+from turnwise.explore.second.wording.call_phrase import things_of
+from turnwise.explore.second.wording.names import entity_noun
+
+_PER_ANSWER = 24
+_SOURCES = 6
+_PER_SOURCE = 2
+_DEPTH = 3
+_PER_CHAIN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Steps that end with a call, and how its arguments are said."""
+
+    steps: tuple[Step, ...]
+    call: Call
+    phrases: Mapping[str, str]
+    """By parameter: the phrase of what is read from earlier answers."""
+    nouns: Mapping[str, str]
+    """By parameter: what such a thing is called."""
+    fixed: tuple[Any, ...]
+    """The values that the question states."""
+
+
+def look_ups(known: Knowledge) -> Iterator[Draft]:
+    """Yield questions about single answers."""
+    for answer in known.answers:
+        steps = _prelude(known, answer.call)
+        step = Step(answer.call.server, answer.call.tool, answer.call.arguments)
+        way = Way((*steps, step), answer.call, {}, {}, _values(answer.call))
+        for relation in answer.relations:
+            for query in itertools.islice(known.queries(relation), _PER_ANSWER):
+                yield _draft(known, "look_up", way, relation, query)
+
+
+def _prelude(known: Knowledge, call: Call) -> tuple[Step, ...]:
+    prelude = known.survey.tools[call.tool].preludes.get(call.key, ())
+    return tuple(Step(one.server, one.tool, one.arguments) for one in prelude)
+
+
+def _values(call: Call) -> tuple[Any, ...]:
+    return tuple(flat(call.arguments).values())
+
+
+def chains(known: Knowledge) -> Iterator[Draft]:
+    """Yield questions whose call takes what an earlier answer shows."""
+    for answer in known.answers:
+        for way in ways(known, answer.call, _DEPTH):
+            if len(way.steps) < 2:
+                continue
+            for relation in answer.relations:
+                rng = known.rng(f"chain/{way.steps[0].tool}/{answer.call.key}")
+                queries = known.queries(relation)
+                best = queries[:4]
+                for query in rng.sample(best, min(_PER_CHAIN, len(best))):
+                    yield _draft(known, "chain", way, relation, query)
+
+
+def ways(known: Knowledge, call: Call, depth: int) -> Iterator[Way]:
+    """Yield ways to make a call: with its arguments as they are, or with one that earlier steps find."""
+    prelude = _prelude(known, call)
+    step = Step(call.server, call.tool, call.arguments)
+    yield Way((*prelude, step), call, {}, {}, _values(call))
+    if depth <= 1 or prelude:
+        return
+    for parameter, value in flat(call.arguments).items():
+        sources = list(known.sources(call, parameter))
+        rng = known.rng(f"ways/{call.key}/{parameter}")
+        for source in rng.sample(sources, min(_SOURCES, len(sources))):
+            bare = value.removeprefix(source.prefix) if source.prefix else value
+            for query in known.reaching(source, bare)[:_PER_SOURCE]:
+                for before in itertools.islice(ways(known, source.answer.call, depth - 1), _PER_SOURCE):
+                    if call.tool in (one.tool for one in before.steps):
+                        continue
+                    yield _joined(known, before, source.relation, query, call, parameter, source.prefix)
+
+
+def _joined(
+    known: Knowledge, before: Way, relation: Relation, query: Query, call: Call, parameter: str, prefix: str
+) -> Way:
+    """Return the way that takes an argument from the last answer of another way."""
+    link = known.link(call.tool, parameter)
+    assert link is not None
+    number = len(before.steps) - 1
+    taken = [Taken(parameter, number, query, prefix)]
+    taken += [Taken(name, number, replace(query, column=column)) for name, column in link.companions]
+    names = {one.parameter for one in taken}
+    arguments = {name: value for name, value in call.arguments.items() if name not in names}
+    fixed = tuple(value for name, value in flat(call.arguments).items() if name not in names)
+    things = _things(known, before, relation)
+    phrase, noun = entity_phrase(query, things)
+    step = Step(call.server, call.tool, arguments, tuple(taken))
+    named = tuple(one.value for one in query.where)
+    return Way((*before.steps, step), call, {parameter: phrase}, {parameter: noun}, (*before.fixed, *named, *fixed))
+
+
+def entity_phrase(query: Query, things: Things) -> tuple[str, str]:
+    """Return the phrase of a thing that a query leads to, and the noun for it: no "id of the …"."""
+    phrase = algebra.phrase(query, things)
+    column = f"the {things.column(query.column)} of "
+    noun = entity_noun(query.column)
+    if not phrase.startswith(column):
+        return phrase, noun or things.column(query.column)
+    rest = phrase.removeprefix(column)
+    if noun in ("", things.noun) and things.noun and rest.startswith(f"the {things.noun}"):
+        return rest, things.noun
+    return (f"the {noun} of {rest}", noun) if noun else (phrase, things.column(query.column))
+
+
+def _things(known: Knowledge, way: Way, relation: Relation, phrases: Mapping[str, str] | None = None) -> Things:
+    tool = known.survey.tools[way.call.tool].tool
+    said_phrases = way.phrases if phrases is None else phrases
+    arguments = way.steps[-1].arguments
+    said = known.said(way.call.tool, arguments, said_phrases, relation.noun)
+    return things_of(tool, relation.noun, relation.is_list, said)
+
+
+def _draft(known: Knowledge, shape: str, way: Way, relation: Relation, query: Query) -> Draft:
+    phrase = algebra.phrase(query, _things(known, way, relation))
+    program = Program(shape, way.steps, (Asked(len(way.steps) - 1, query),))
+    if way.phrases:
+        last = algebra.phrase(
+            query, _things(known, way, relation, {name: f"that {noun}" for name, noun in way.nouns.items()})
+        )
+        first = next(iter(way.phrases.values()))
+        wordings = questions.chain(phrase, first, last, program.form)
+    else:
+        wordings = questions.ask(phrase, program.form)
+    values = (*way.fixed, *(one.value for one in query.where))
+    return Draft(program, wordings, entities_of(values), worth(known, program, relation, values))
+
+
+def worth(known: Knowledge, program: Program, relation: Relation, values: tuple[Any, ...]) -> float:
+    """Return how much a person would want to ask: chains, data and names count, codes and paths do not."""
+    query = program.asked[-1].query
+    score = 2.0 * (len(program.steps) - 1) + (len(program.servers) - 1)
+    score += {"extreme": 1.0, "aggregate": 1.0, "group": 1.0, "count": 0.5}.get(query.operation, 0.0)
+    names = [column.name for column in relation.columns]
+    if query.column in names:
+        cells = [cell for cell in relation.values(query.column) if cell is not None]
+        score -= 1.5 * any(isinstance(cell, str) and is_machine_made(cell) for cell in cells)
+        score -= 1.0 * any(map(is_location, cells))
+    score -= 0.5 * sum(is_machine_made(value) or is_location(value) for value in values)
+    return score - 0.2 * max(0, len(values) - 2)
+
+
+def comparisons(known: Knowledge) -> Iterator[Draft]:
+    """Yield the difference or the total of one column for two things."""
+    for facts in known.survey.readers():
+        if facts.is_pure:
+            continue
+        alone = [answer for answer in facts.answers if len(flat(answer.call.arguments)) == 1]
+        for one, other in itertools.pairwise(alone[:12]):
+            yield from _compared(known, one, other)
+
+
+def _compared(known: Knowledge, one: Answer, other: Answer) -> Iterator[Draft]:
+    for relation in one.relations:
+        pooled = known.pooled(relation.call.tool, relation.path)
+        twins = [twin for twin in other.relations if twin.path == relation.path]
+        if relation.is_list or pooled is None or not twins or len(relation.rows) != 1:
+            continue
+        roles = known.roles(pooled)
+        for name in roles.measures:
+            if not {name} <= {column.name for column in twins[0].columns} & {column.name for column in relation.columns}:
+                continue
+            kind = next(column.kind for column in relation.columns if column.name == name)
+            query = Query("field", relation.path, relation.noun, name, kind)
+            yield from _pair(known, one.call, other.call, relation, query, is_amount=name in roles.amounts)
+
+
+def _pair(
+    known: Knowledge, one: Call, other: Call, relation: Relation, query: Query, *, is_amount: bool
+) -> Iterator[Draft]:
+    steps = tuple(Step(call.server, call.tool, call.arguments) for call in (one, other))
+    subjects = []
+    for step, call in zip(steps, (one, other), strict=True):
+        things = _things(known, Way((step,), call, {}, {}, ()), relation)
+        subjects.append((things.subject or things.tail.strip(), things.column(query.column)))
+    (first, column), (second, _) = subjects
+    for combination in ("difference", "total") if is_amount else ("difference",):
+        program = Program("compare", steps, (Asked(0, query), Asked(1, query)), combination)
+        if combination == "difference":
+            phrase = f"the difference between the {column} of {first} and the {column} of {second}"
+        else:
+            phrase = f"the total {column} of {first} and {second}"
+        values = (*_values(one), *_values(other))
+        yield Draft(
+            program,
+            questions.ask(phrase, program.form),
+            entities_of(values),
+            worth(known, program, relation, values) - 0.5,
+        )

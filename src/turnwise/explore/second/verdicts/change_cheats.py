@@ -1,0 +1,65 @@
+"""Episodes that change something other than a task asks for. They are played, and must earn nothing."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from turnwise.explore.second.records import Call
+from turnwise.explore.second.verdicts.proving import Proven
+from turnwise.rewards.outcome import is_success
+from turnwise.tasks.proof.follow import asked
+from turnwise.tasks.proof.verdict import episode_of
+from turnwise.types import DemoTurn, ProbeResult, Task, ToolCall
+from turnwise.types.protocols import Toolbox
+
+_NUM_MUTATIONS, _NUM_WRITERS = 3, 3
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCheat:
+    """The turns of an episode that must earn nothing."""
+
+    turns: tuple[DemoTurn, ...]
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(call for turn in self.turns for call in turn.calls)
+
+
+def cheats_of(proven: Proven) -> Iterator[ChangeCheat]:
+    """Yield the plan with another call in place of one of its changes, or with a further change."""
+    plan = proven.played.demonstration
+    for change in proven.draft.program.changes:
+        [place] = [
+            number
+            for number, turn in enumerate(plan)
+            if any(call.name == change.call.tool for call in turn.calls)
+        ][-1:]
+        mutations = itertools.islice(change.mutations, _NUM_MUTATIONS)
+        writers = itertools.islice(change.other_writers, _NUM_WRITERS)
+        for other in (*mutations, *writers):
+            yield ChangeCheat((*plan[:place], _turn(other), *plan[place + 1 :]))
+        for other in itertools.islice(change.other_writers, 1):
+            yield ChangeCheat((_turn(other), *plan))
+
+
+def _turn(call: Call) -> DemoTurn:
+    return DemoTurn("", (ToolCall("other", call.tool, call.arguments),))
+
+
+async def earns(cheat: ChangeCheat, task: Task, toolbox: Toolbox) -> bool:
+    """Play a cheat in a fresh session, and return whether it succeeds. Raises ToolsDown or RewardDown."""
+    turns = []
+    is_refused = False
+    for shown in cheat.turns:
+        results = await toolbox.call(shown.calls) if shown.calls else []
+        is_refused |= any(result.is_error for result in results)
+        turns.append(replace(shown, results=tuple(results)))
+    if is_refused:
+        return False
+    answers = await asked(task.truth.probes, toolbox)
+    probes = tuple(
+        ProbeResult(probe, answer.content, answer.is_error)
+        for probe, answer in zip(task.truth.probes, answers, strict=True)
+    )
+    return is_success(replace(episode_of(task, turns, toolbox.tools, is_done=True), probes=probes))

@@ -1,0 +1,79 @@
+"""Names and values of servers as plain English: `dueDate` is "due date"."""
+
+import functools
+import json
+import re
+
+MAX_WORDS = 5
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|[A-Z]|\d+")
+_BARE = re.compile(r"-?\d+(?:\.\d+)?|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?Z?)?")
+_HANDLES = ("id", "ids", "key", "uuid", "number", "name", "names", "path", "title")
+"""Last words of a name that say in which way it names a thing, and not what."""
+
+
+@functools.cache
+def _engine():  # type: ignore[no-untyped-def]  # inflect takes a moment to import
+    import inflect
+
+    return inflect.engine()
+
+
+@functools.cache
+def words_of(name: str) -> tuple[str, ...]:
+    """Return the words of an identifier, small: `sourceURL` gives `source` and `url`."""
+    words = _WORD.findall(name) if name.isascii() else re.split(r"[\W_]+", name)
+    return tuple(word.lower() for word in words if word)
+
+
+def human(name: str) -> str:
+    """Return an identifier as words."""
+    return " ".join(words_of(name)) or name
+
+
+@functools.cache
+def singular(noun: str) -> str:
+    """Return the singular of a noun's last word; unchanged if it is no plural."""
+    head, _, last = noun.rpartition(" ")
+    if len(last) < 4 or last.endswith("ss"):
+        return noun
+    return f"{head} {_engine().singular_noun(last) or last}".strip()
+
+
+@functools.cache
+def plural(noun: str) -> str:
+    """Return the plural of a noun's last word."""
+    head, _, last = noun.rpartition(" ")
+    is_plural = singular(last) != last
+    return noun if is_plural or not last else f"{head} {_engine().plural_noun(last) or last}".strip()
+
+
+def entity_noun(name: str) -> str:
+    """Return what a parameter or column names: "customer" of `customer_id`; empty if it does not say."""
+    words = [word for word in words_of(name) if not word.isdigit()]
+    while words and words[-1] in _HANDLES:
+        words.pop()
+    return singular(" ".join(words))
+
+
+def is_handle(name: str) -> bool:
+    """Return whether a name says that its values are ids."""
+    return words_of(name)[-1:] in (("id",), ("ids",), ("uuid",), ("key",))
+
+
+def stated_column(name: str, noun: str) -> str:
+    """Return a column's name as words, without the noun of its row in front of it."""
+    words = human(name.rpartition(".")[2] if name.count(".") > 1 else name)
+    rest = words.removeprefix(f"{noun} ")
+    return rest or words
+
+
+def quoted(value: object) -> str:
+    """Return a value as it stands in a sentence: texts in quotes, numbers and dates bare."""
+    if isinstance(value, str):
+        return value if _BARE.fullmatch(value) else f"“{value}”"
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def listing(items: list[str]) -> str:
+    """Return "a, b and c"."""
+    return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else "".join(items)
