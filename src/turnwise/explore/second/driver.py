@@ -15,7 +15,8 @@ from turnwise.explore.second.programs.knowledge import Knowledge
 from turnwise.explore.second.programs.selection import common_values, drafts_of
 from turnwise.explore.second.records import Survey
 from turnwise.explore.second.splits import EntitySplits, assigned, held_out_combinations
-from turnwise.explore.second.survey.surveying import survey
+from turnwise.explore.second.sql.exploring import sql_programs
+from turnwise.explore.second.survey.surveying import SurveyOptions, survey
 from turnwise.explore.second.verdicts.acceptance import Accepted, Target, accept
 from turnwise.explore.second.verdicts.repetition import PlayedCall
 from turnwise.explore.second.verdicts.witnesses import witnesses_of
@@ -25,8 +26,8 @@ from turnwise.types import Tool
 
 Say = Callable[[str], None]
 
-_VERIFIED_END = 0.9
-"""The share of the time when verification ends at the latest. Then all tasks are played once more."""
+_SURVEY_END, _SQL_END, _VERIFIED_END = 0.5, 0.65, 0.9
+"""The shares of the time when these stages end at the latest. Then all tasks are played once more."""
 _MIN_PER_KIND, _KINDS = 8, 8
 """One kind of program has at most an eighth of the tasks, as long as there are other kinds."""
 
@@ -74,9 +75,16 @@ class Explorer:
             self._earlier.check(self._failures, self._options.writable)
             await self._earlier.verify(self._accepted, self._say)
         specs = [spec for name, spec in self._specs.items() if name not in self._failures]
-        self._survey = await survey(self._pool, specs, self._options, self._say)
+        options = self._options
+        seconds = options.minutes * 60 * _SURVEY_END
+        surveying = SurveyOptions(options.seed, seconds, options.writable, options.values)
+        self._survey = await survey(self._pool, specs, surveying, self._say)
         self._accepted.secrets.learn(answer.text for answer in self._survey.answers())
-        drafts = drafts_of(Knowledge(self._survey, self._options.seed))
+        deadline = self._started + self._options.minutes * 60 * _SQL_END
+        self._survey, in_sql = await sql_programs(
+            self._pool, self._survey, surveying, deadline, self._say
+        )
+        drafts = drafts_of(Knowledge(self._survey, self._options.seed), in_sql)
         self._num_drafts = Counter(tool for draft in drafts for tool in dict.fromkeys(draft.tools))
         self._say(f"programs: {len(drafts)}")
         splits = self._splits(drafts)

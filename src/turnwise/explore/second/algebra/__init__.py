@@ -6,6 +6,7 @@ from typing import Protocol
 from turnwise.explore.second.algebra import aggregate, count, extreme, field, group, look_up, only
 from turnwise.explore.second.algebra.columns import Roles
 from turnwise.explore.second.algebra.query import Form, Query, Record, chosen
+from turnwise.explore.second.algebra.sql_text import SqlTable
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
 
@@ -27,7 +28,7 @@ class Operation(Protocol):
         """Return what is asked for: "the number of invoices whose status is “open”"."""
         ...
 
-    def sql(self, query: Query, table: str) -> str:
+    def sql(self, query: Query, table: SqlTable) -> str:
         """Return the query in SQL; empty if it has none."""
         ...
 
@@ -65,5 +66,5 @@ def phrase(query: Query, things: Things) -> str:
     return OPERATIONS[query.operation].phrase(query, things)
 
 
-def sql(query: Query, table: str) -> str:
+def sql(query: Query, table: SqlTable) -> str:
     return OPERATIONS[query.operation].sql(query, table)

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from turnwise.explore.second.algebra.columns import Roles
 from turnwise.explore.second.algebra.query import Condition, Form, Query, Record
-from turnwise.explore.second.algebra.sql_text import column_of, where_of
+from turnwise.explore.second.algebra.sql_text import SqlTable, where_of
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
 
@@ -47,9 +47,9 @@ def form(query: Query) -> Form:
 
 
 def phrase(query: Query, things: Things) -> str:
-    return f"the {query.function} {things.column(query.column)} of the {things.many(query.where)}"
+    return f"the {query.function} {things.column(query.column, query.kind)} of the {things.many(query.where)}"
 
 
-def sql(query: Query, table: str) -> str:
+def sql(query: Query, table: SqlTable) -> str:
     function = "SUM" if query.function == "total" else "AVG"
-    return f"SELECT {function}({column_of(query.column)}) FROM {column_of(table)}{where_of(query.where)}"
+    return f"SELECT {function}({table.columns[query.column]}) FROM {table.source}{where_of(table, query.where)}"

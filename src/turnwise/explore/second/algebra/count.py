@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from turnwise.explore.second.algebra.columns import Roles
 from turnwise.explore.second.algebra.query import Condition, Form, Query, Record
-from turnwise.explore.second.algebra.sql_text import column_of, where_of
+from turnwise.explore.second.algebra.sql_text import SqlTable, where_of
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
 
@@ -59,5 +59,5 @@ def phrase(query: Query, things: Things) -> str:
     return f"the number of {things.many(query.where)}"
 
 
-def sql(query: Query, table: str) -> str:
-    return f"SELECT COUNT(*) FROM {column_of(table)}{where_of(query.where)}"
+def sql(query: Query, table: SqlTable) -> str:
+    return f"SELECT COUNT(*) FROM {table.source}{where_of(table, query.where)}"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from turnwise.explore.second.algebra.columns import Roles
 from turnwise.explore.second.algebra.query import Condition, Form, Query, Record
-from turnwise.explore.second.algebra.sql_text import column_of, where_of
+from turnwise.explore.second.algebra.sql_text import SqlTable, where_of
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
 
@@ -33,7 +33,7 @@ def drafts(relation: Relation, roles: Roles, *, is_complete: bool) -> Iterator[Q
                 for column in (*roles.best, by) if kinds[by] != "date" else roles.best:
                     if column != by or where:
                         yield Query(
-                            "extreme", relation.path, relation.noun, column, kinds[column], where, by, function
+                            "extreme", relation.path, relation.noun, column, kinds[column], where, by, function, kinds[by]
                         )
 
 
@@ -53,18 +53,18 @@ def form(query: Query) -> Form:
 
 
 def phrase(query: Query, things: Things) -> str:
+    by = things.column(query.by, query.by_kind)
     if query.column == query.by:
-        return f"the {query.function} {things.column(query.by)} of the {things.many(query.where)}"
-    is_date = any(word in query.by.lower() for word in ("date", "time")) or query.by.endswith("_at")
-    function = _DATES[query.function] if is_date else query.function
-    column, row = things.column(query.column), f"{things.one()} with the {function} {things.column(query.by)}"
+        return f"the {query.function} {by} of the {things.many(query.where)}"
+    function = _DATES[query.function] if query.by_kind == "date" else query.function
+    column, row = things.column(query.column, query.kind), f"{things.one()} with the {function} {by}"
     rest = f" among the {things.many(query.where)}" if query.where else ""
     return f"the {column} of {row}{rest}"
 
 
-def sql(query: Query, table: str) -> str:
+def sql(query: Query, table: SqlTable) -> str:
     order = "DESC" if query.function == "highest" else "ASC"
     return (
-        f"SELECT {column_of(query.column)} FROM {column_of(table)}{where_of(query.where, query.by)}"
-        f" ORDER BY {column_of(query.by)} {order} LIMIT 1"
+        f"SELECT {table.columns[query.column]} FROM {table.source}{where_of(table, query.where, query.by)}"
+        f" ORDER BY {table.columns[query.by]} {order} LIMIT 1"
     )

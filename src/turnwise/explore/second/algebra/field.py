@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from turnwise.explore.second.algebra.columns import Roles
 from turnwise.explore.second.algebra.query import Form, Query, Record
+from turnwise.explore.second.algebra.sql_text import SqlTable
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
 
@@ -30,9 +31,9 @@ def form(query: Query) -> Form:
 
 def phrase(query: Query, things: Things) -> str:
     subject = f" of {things.subject}" if things.subject else things.tail
-    return f"the {things.column(query.column)}{subject}"
+    return f"the {things.column(query.column, query.kind)}{subject}"
 
 
-def sql(query: Query, table: str) -> str:
+def sql(query: Query, table: SqlTable) -> str:
     del query, table
     return ""

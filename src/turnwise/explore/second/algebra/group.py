@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from turnwise.explore.second.algebra.columns import Roles
 from turnwise.explore.second.algebra.query import Form, Query, Record
-from turnwise.explore.second.algebra.sql_text import column_of, where_of
+from turnwise.explore.second.algebra.sql_text import SqlTable, where_of
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
 
@@ -53,10 +53,10 @@ def phrase(query: Query, things: Things) -> str:
     return f"the {by} whose {things.many(query.where)} have the highest total {things.column(query.column)}"
 
 
-def sql(query: Query, table: str) -> str:
-    value = f"SUM({column_of(query.column)})" if query.column else "COUNT(*)"
-    by = column_of(query.by)
+def sql(query: Query, table: SqlTable) -> str:
+    value = f"SUM({table.columns[query.column]})" if query.column else "COUNT(*)"
+    by = table.columns[query.by]
     return (
-        f"SELECT {by} FROM {column_of(table)}{where_of(query.where, query.by)}"
+        f"SELECT {by} FROM {table.source}{where_of(table, query.where, query.by)}"
         f" GROUP BY {by} ORDER BY {value} DESC LIMIT 1"
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from turnwise.explore.second.algebra.columns import Roles, is_machine_made, is_sayable
 from turnwise.explore.second.algebra.query import Condition, Form, Query, Record
-from turnwise.explore.second.algebra.sql_text import column_of, where_of
+from turnwise.explore.second.algebra.sql_text import SqlTable, where_of
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
 from turnwise.explore.second.wording.names import quoted
@@ -50,8 +50,8 @@ def phrase(query: Query, things: Things) -> str:
     name = things.column(condition.column)
     is_plain = name in ("name", "title", "id", things.noun)
     row = f"the {things.noun} {quoted(condition.value)}{things.tail}" if is_plain else things.one(query.where)
-    return f"the {things.column(query.column)} of {row}"
+    return f"the {things.column(query.column, query.kind)} of {row}"
 
 
-def sql(query: Query, table: str) -> str:
-    return f"SELECT {column_of(query.column)} FROM {column_of(table)}{where_of(query.where)}"
+def sql(query: Query, table: SqlTable) -> str:
+    return f"SELECT {table.columns[query.column]} FROM {table.source}{where_of(table, query.where)}"

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from turnwise.explore.second.algebra.columns import Roles
 from turnwise.explore.second.algebra.query import Form, Query, Record
+from turnwise.explore.second.algebra.sql_text import SqlTable
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
 
@@ -28,6 +29,8 @@ def answer(query: Query, records: Sequence[Record]) -> Scalar:
 
 
 def form(query: Query) -> Form:
+    if query.function:
+        return Form.ROUNDED
     return Form.NUMBER if query.kind in ("integer", "number") else Form.TEXT
 
 
@@ -36,6 +39,6 @@ def phrase(query: Query, things: Things) -> str:
     return things.subject
 
 
-def sql(query: Query, table: str) -> str:
+def sql(query: Query, table: SqlTable) -> str:
     del query, table
     return ""

@@ -59,6 +59,7 @@ class Query:
     """The column that orders or groups the rows."""
     function: str = ""
     """`highest`, `lowest`, `total`, `average`, `most`, or empty."""
+    by_kind: Kind = "text"
 
     @property
     def columns(self) -> set[str]:

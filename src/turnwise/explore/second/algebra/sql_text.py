@@ -1,6 +1,7 @@
 """Parts of SQL statements."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from turnwise.explore.second.algebra.query import Condition
 from turnwise.explore.second.records import Scalar
@@ -8,7 +9,15 @@ from turnwise.explore.second.records import Scalar
 _SIGNS = {"is": "=", "above": ">", "below": "<"}
 
 
-def column_of(name: str) -> str:
+@dataclass(frozen=True, slots=True)
+class SqlTable:
+    """A table, or tables joined: what stands after FROM, and the expression of every column."""
+
+    source: str
+    columns: Mapping[str, str]
+
+
+def named(name: str) -> str:
     """Return a name as SQL writes it: bare if it can be."""
     return name if name.isidentifier() and name.isascii() else '"' + name.replace('"', '""') + '"'
 
@@ -19,8 +28,8 @@ def literal(value: Scalar) -> str:
     return str(value) if isinstance(value, int | float) else "'" + value.replace("'", "''") + "'"
 
 
-def where_of(conditions: Sequence[Condition], present: str = "") -> str:
+def where_of(table: SqlTable, conditions: Sequence[Condition], present: str = "") -> str:
     """Return the WHERE clause with a space in front; `present` must not be NULL."""
-    parts = [f"{column_of(one.column)} {_SIGNS[one.sign]} {literal(one.value)}" for one in conditions]
-    parts += [f"{column_of(present)} IS NOT NULL"] if present else []
+    parts = [f"{table.columns[one.column]} {_SIGNS[one.sign]} {literal(one.value)}" for one in conditions]
+    parts += [f"{table.columns[present]} IS NOT NULL"] if present else []
     return f" WHERE {' AND '.join(parts)}" if parts else ""

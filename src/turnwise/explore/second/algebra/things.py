@@ -25,9 +25,9 @@ class Things:
     def many(self, conditions: Sequence[Condition] = ()) -> str:
         return f"{plural(self.noun)}{self.tail}{self.conditions(conditions)}"
 
-    def column(self, name: str) -> str:
+    def column(self, name: str, kind: str = "") -> str:
         """Return a column's name as words, without the noun of the row: "number" of `invoice_number`."""
-        return stated_column(name, self.noun)
+        return stated_column(name, self.noun, kind)
 
     def conditions(self, conditions: Sequence[Condition]) -> str:
         words = [self._condition(one) for one in conditions]

@@ -113,14 +113,14 @@ def _joined(
 def entity_phrase(query: Query, things: Things) -> tuple[str, str]:
     """Return the phrase of a thing that a query leads to, and the noun for it: no "id of the …"."""
     phrase = algebra.phrase(query, things)
-    column = f"the {things.column(query.column)} of "
+    column = f"the {things.column(query.column, query.kind)} of "
     noun = entity_noun(query.column)
     if not phrase.startswith(column):
-        return phrase, noun or things.column(query.column)
+        return phrase, noun or things.column(query.column, query.kind)
     rest = phrase.removeprefix(column)
     if noun in ("", things.noun) and things.noun and rest.startswith(f"the {things.noun}"):
         return rest, things.noun
-    return (f"the {noun} of {rest}", noun) if noun else (phrase, things.column(query.column))
+    return (f"the {noun} of {rest}", noun) if noun else (phrase, things.column(query.column, query.kind))
 
 
 def _things(known: Knowledge, way: Way, relation: Relation, phrases: Mapping[str, str] | None = None) -> Things:
@@ -192,7 +192,7 @@ def _pair(
     subjects = []
     for step, call in zip(steps, (one, other), strict=True):
         things = _things(known, Way((step,), call, {}, {}, ()), relation)
-        subjects.append((things.subject or things.tail.strip(), things.column(query.column)))
+        subjects.append((things.subject or things.tail.strip(), things.column(query.column, query.kind)))
     (first, column), (second, _) = subjects
     for combination in ("difference", "total") if is_amount else ("difference",):
         program = Program("compare", steps, (Asked(0, query), Asked(1, query)), combination)

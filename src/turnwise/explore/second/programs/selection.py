@@ -15,11 +15,11 @@ _PER_TEMPLATE = 12
 """Drafts that differ in nothing but a value."""
 
 
-def drafts_of(known: Knowledge) -> list[Draft]:
+def drafts_of(known: Knowledge, others: Sequence[Draft] = ()) -> list[Draft]:
     """Return the drafts, those to verify first at the front; no two ask the same question."""
     composed = (look_ups, chains, comparisons, computations, changes, severals, transfers)
     found = [draft for compose in composed for draft in _some(compose(known), known, compose.__name__)]
-    return in_turns(unlike(found), known)
+    return in_turns(unlike([*found, *others]), known)
 
 
 def _some(drafts: Iterable[Draft], known: Knowledge, name: str) -> list[Draft]:
@@ -47,7 +47,9 @@ def template(draft: Draft) -> tuple[str, ...]:
         (one.query.operation, one.query.column, one.query.by) for step in program.steps for one in step.taken
     ]
     conditions = [[one.column for one in asked.query.where] for asked in program.asked]
-    return (*draft.kind, program.combination, repr((asked, taken, conditions)))
+    words = " ".join(word for word in draft.questions[0].split() if "“" not in word and not word[:1].isdigit())
+    in_sql = words if asked[0:1] and asked[0][0] == "only" else ""
+    return (*draft.kind, program.combination, repr((asked, taken, conditions)), in_sql)
 
 
 def in_turns(drafts: Sequence[Draft], known: Knowledge) -> list[Draft]:

@@ -38,11 +38,6 @@ class Proven:
     probes: tuple[StateProbe, ...] = ()
     """What shows its changes, and that nothing else has changed."""
 
-    @property
-    def server_changed(self) -> str:
-        """The server of the plan's last call, which is the one that changes something."""
-        return next(tool.server for tool in self.tools if tool.name == self.draft.tools[-1])
-
 
 async def prove(
     drafts: Sequence[Draft],
@@ -154,7 +149,11 @@ def _why_moved(
         return None
     answers = list(zip(_probed(proven.draft, witnesses), outcome[0].probe_answers, strict=True))
     for probe in proven.probes:
-        [answer] = [answer for asked_for, answer in answers if asked_for == replace(probe, equals="")]
+        answer = next(
+            answer
+            for asked_for, answer in answers
+            if (asked_for.tool, asked_for.arguments) == (probe.tool, probe.arguments)
+        )
         if not probe.accepts(answer.content, is_error=answer.is_error):
             return Refusal(MOVED, f"{probe.tool} {dict(probe.arguments)}")
     return None

@@ -60,11 +60,22 @@ def is_handle(name: str) -> bool:
     return words_of(name)[-1:] in (("id",), ("ids",), ("uuid",), ("key",))
 
 
-def stated_column(name: str, noun: str) -> str:
-    """Return a column's name as words, without the noun of its row in front of it."""
+def stated_column(name: str, noun: str, kind: str = "") -> str:
+    """Return a column's name as a noun without that of its row: "number of pages" of `book_pages`."""
     words = human(name.rpartition(".")[2] if name.count(".") > 1 else name)
-    rest = words.removeprefix(f"{noun} ")
-    return rest or words
+    words = words.removeprefix(f"{noun} ") or words
+    if kind == "integer" and " " not in words and singular(words) != words:
+        return f"number of {words}"
+    if kind == "integer" and words.endswith(" count"):
+        return f"number of {plural(words.removesuffix(' count'))}"
+    if kind == "date" and not words.endswith((" date", "date", " time", "time", "day")):
+        return f"{words.removesuffix(' at').removesuffix(' on')} date"
+    return words
+
+
+def article(noun: str) -> str:
+    """Return the noun with "a" or "an"."""
+    return str(_engine().a(noun))
 
 
 def quoted(value: object) -> str:

@@ -1,0 +1,1 @@
+"""Servers that take SQL: what their tables hold, and questions and changes in SQL."""
