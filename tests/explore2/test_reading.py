@@ -18,7 +18,8 @@ TASKS = {
     ' {"id": 9, "name": "Sell car", "due": "2024-05-01"}]}}',
     "by key": '{"7": {"name": "Buy milk", "due": "2024-01-01"},'
     ' "9": {"name": "Sell car", "due": "2024-05-01"}}',
-    "lists": '{"rows": [["id", "name", "due"], [7, "Buy milk", "2024-01-01"], [9, "Sell car", "2024-05-01"]]}',
+    "lists": '{"rows": [["id", "name", "due"], [7, "Buy milk", "2024-01-01"],'
+    ' [9, "Sell car", "2024-05-01"]]}',
     "python": "[{'id': 7, 'name': 'Buy milk', 'due': '2024-01-01'},"
     " {'id': 9, 'name': 'Sell car', 'due': '2024-05-01'}]",
     "text in json": '{"result": "ID: 7\\nName: Buy milk\\nDue: 2024-01-01\\n\\n'

@@ -196,6 +196,16 @@ class Dialect:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What the survey of one server took."""
+
+    why_stopped: str
+    """Why it stopped early; empty if it did not."""
+    num_calls: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Survey:
     """All that is known of the servers when the calling ends."""
 
@@ -206,8 +216,7 @@ class Survey:
     complete: frozenset[tuple[str, Path]] = frozenset()
     """By call key and path: the lists that hold every entity of their class that was seen anywhere."""
     dialects: tuple[Dialect, ...] = ()
-    servers: Mapping[str, str] = field(default_factory=dict)
-    """By server: why its survey stopped early; empty if it did not."""
+    servers: Mapping[str, ServerFacts] = field(default_factory=dict)
 
     def readers(self, server: str = "") -> list[ToolFacts]:
         """Return the readers of one server, or of all."""

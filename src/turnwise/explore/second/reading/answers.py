@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from turnwise.explore.second.reading.cells import kind_of
+from turnwise.explore.second.reading.cells import kind_of, noun_of_tool
 from turnwise.explore.second.reading.lines import data_in
 from turnwise.explore.second.reading.trees import MAX_PARTS, Part, Text, named_for, parts_of
 from turnwise.explore.second.records import Call, Column, Relation
@@ -14,6 +14,8 @@ from turnwise.mcp.calls.results import CUT_MARK
 
 MAX_CHARS = 64_000
 _MAX_TEXTS = 12
+_NAMELESS = frozenset(("row", "item", "entry", "line", "result", "data", "value"))
+"""Names that lists have in any answer; the tool says more."""
 _START = re.compile(r"(?m)^[ \t]*([\[{])|[:.!] ([\[{])")
 _DECODER = json.JSONDecoder()
 
@@ -100,5 +102,7 @@ def _relation(call: Call, part: Part) -> Relation:
         kind = kind_of(cells)
         is_key = len(rows) > 1 and None not in cells and len(set(cells)) == len(cells)
         columns.append(Column(name, kind, is_key and kind in ("integer", "text")))
-    noun = part.noun if part.noun and part.noun != "row" else named_for(part.path, "")
+    noun = part.noun if part.noun and part.noun not in _NAMELESS else named_for(part.path, "")
+    if not noun or noun in _NAMELESS:
+        noun = noun_of_tool(call.tool, is_list=part.is_list) or noun
     return Relation(call, part.path, noun, tuple(columns), rows, part.is_list)

@@ -78,3 +78,12 @@ def noun_of(name: str) -> str:
     """Return what one of the things is called that a list is named for: `invoice items` → `invoice item`."""
     *first, last = words_of(name) or ("",)
     return " ".join((*first, singular(last)))
+
+
+def noun_of_tool(name: str, *, is_list: bool) -> str:
+    """Return what a tool's answer is about: `list_open_orders` → `order`, `getPatient` → `patient`."""
+    words = [word for word in words_of(name) if not word.isdigit()]
+    if len(words) < 2:
+        return ""
+    plurals = [word for word in words[1:] if singular(word) != word]
+    return singular(plurals[-1]) if plurals else "" if is_list else words[-1]

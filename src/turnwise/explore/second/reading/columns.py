@@ -75,13 +75,11 @@ def _rows(lines: Sequence[Sequence[str]]) -> list[Any]:
             label = cells[0].strip()
             continue
         shared = _shared_end(cells) if len(lines) > 1 else ""
-        if shared:
-            cells = tuple(cell.removesuffix(shared).rstrip() for cell in cells)
         name = label or shared.strip().lower() or ("item" if not columns else f"column {len(columns) + 1}")
         while name in names:
             name = f"{name} {len(columns) + 1}"
         names.append(name)
-        columns.append(list(cells))
+        columns.append([cell.removesuffix(shared).rstrip() for cell in cells])
         label = ""
     if len(columns) == 1 and names == ["item"]:
         return [typed(cell) for cell in columns[0]]

@@ -13,6 +13,8 @@ MAX_LINES = 2_000
 _HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
 _BULLET = re.compile(r"(?:[-*•‣–+▪◦]|\d{1,4}[.)]|\[[ xX]?\])\s+(?=\S)")
 _PAIR = re.compile(r"\**([^\W\d_][^:=\n|\[\]{}<>\"]{0,47}?)\**\s*(?::(?=\s|\**\s|$)|\s=\s)\**\s*(.*)")
+_INLINE = re.compile(r"\s*(?:[;,|]|\s[-–—·•])\s+(?=\**[^\W\d_][\w -]{0,40}\**\s?[:=])")
+"""Between the pairs of a line that is a record: `id: 7; name: Kim`."""
 _RULE = re.compile(r"[\s|:+=─━-]*[-=─━]{2,}[\s|:+=─━-]*")
 _MAX_KEY_WORDS = 5
 _DELIMITERS = ("\t", ";", ",")
@@ -31,9 +33,19 @@ class _Node:
     children: list["_Node"] = field(default_factory=list)
 
     @property
+    def record(self) -> dict[str, Any]:
+        """The fields of a line of several pairs; empty if it is none. Words before them are its title."""
+        parts = _INLINE.split(self.text)
+        pairs = [_PAIR.fullmatch(part.strip("()[] ")) for part in parts]
+        title = {} if pairs[0] else {"title": typed(parts[0])}
+        found = {pair[1].strip(): typed(pair[2]) for pair in pairs if pair}
+        is_record = len(found) >= 2 or (bool(title) and bool(found))
+        return {**title, **found} if is_record and all(pairs[1:]) and not self.heading else {}
+
+    @property
     def pair(self) -> tuple[str, str] | None:
         """The key and the value of `key: value`."""
-        found = None if self.heading else _PAIR.fullmatch(self.text)
+        found = None if self.heading or self.record else _PAIR.fullmatch(self.text)
         if found is None or len(found[1].split()) > _MAX_KEY_WORDS:
             return None
         return found[1].strip(), found[2].strip()
@@ -197,6 +209,9 @@ def _records(pairs: Sequence[_Node]) -> list[dict[str, Any]]:
 def _things(nodes: Sequence[_Node]) -> Any:
     """Return lines as a list of records, or by their texts if they are headings of different parts."""
     parents = [node for node in nodes if node.children]
+    inline = [node for node in nodes if node.record and not node.children]
+    if inline and len(inline) >= len(nodes) - 2:
+        return [node.record for node in inline]  # lines around them are sentences
     if not parents:
         return split_lines([node.text for node in nodes])
     below = [_data_of(node.children) for node in parents]

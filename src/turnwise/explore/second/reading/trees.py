@@ -131,17 +131,24 @@ def _flat(data: Mapping[str, Any], depth: int = 0) -> tuple[Record, list[tuple[s
     """Return the cells of an object, those of objects inside named `owner.login`, and what is no cell."""
     record: Record = {}
     inner: list[tuple[str, Any]] = []
-    for name, value in data.items():
-        value = _parsed(value)
+    for name, given in data.items():
+        value = _parsed(given)
         if isinstance(value, Mapping) and not is_by_key(value) and depth < 3:
             cells, parts = _flat({f"{name}.{key}": item for key, item in value.items()}, depth + 1)
             record |= cells
             inner += parts
         elif (cell := as_cell(value)) is not None and len(record) < _MAX_COLUMNS:
             record[name] = cell
-        elif (isinstance(value, Mapping | list) and value) or (isinstance(value, str) and "\n" in value and len(value) <= _MAX_TEXT_CHARS):
+        elif _is_inner(value):
             inner.append((name, value))
     return record, inner
+
+
+def _is_inner(value: Any) -> bool:
+    """Return whether a value has rows or lines that are read by themselves."""
+    if isinstance(value, str):
+        return "\n" in value and len(value) <= _MAX_TEXT_CHARS
+    return isinstance(value, Mapping | list) and bool(value)
 
 
 def _table(lists: Sequence[Sequence[Any]]) -> Iterator[Mapping[str, Any]]:

@@ -1,0 +1,92 @@
+"""Answers that hold in every fresh session, without what is volatile, echoed or always the same."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from turnwise.explore.second.reading import is_cut
+from turnwise.explore.second.records import Answer, Call, Path, Relation
+from turnwise.explore.second.survey.refusals import leaves
+from turnwise.explore.second.survey.roles import Roles
+from turnwise.explore.second.survey.sessions import SessionLost, Sessions
+from turnwise.explore.second.survey.snapshots import Volatile
+from turnwise.explore.second.survey.walk import Trace
+
+_MAX_ANSWERS = 12
+"""Answers of one tool that are read afresh."""
+
+
+async def read_afresh(sessions: Sessions, traces: Mapping[str, Trace], roles: Roles) -> list[Answer]:
+    """Make the readers' calls in two fresh sessions; return the first answers of those that succeed in both."""
+    calls = [
+        answer.call for name in sorted(roles.readers) for answer in traces[name].successes[:_MAX_ANSWERS]
+    ]
+    first = await _replies(sessions, calls)
+    second = await _replies(sessions, calls[::-1])
+    kept = []
+    for call in calls:
+        one, other = first.get(call.key), second.get(call.key)
+        if one is None or other is None or one.is_error or other.is_error or is_cut(one.text):
+            continue
+        roles.volatile.learn(one, other)
+        kept.append(one)
+    return [answer for answer in kept if answer.call.tool not in roles.volatile.tools]
+
+
+async def _replies(sessions: Sessions, calls: Iterable[Call]) -> dict[str, Answer]:
+    answers: dict[str, Answer] = {}
+    try:
+        async with sessions.fresh() as session:
+            for call in calls:
+                if session.budget.is_spent:
+                    break
+                answers[call.key] = await session.call(call)
+    except SessionLost:
+        pass
+    return answers
+
+
+def clean_answers(answers: Sequence[Answer], volatile: Volatile) -> dict[str, list[Answer]]:
+    """Return the answers by tool, without volatile columns, echoes of arguments and constant columns."""
+    by_tool: dict[str, list[Answer]] = {}
+    for answer in answers:
+        by_tool.setdefault(answer.call.tool, []).append(answer)
+    cleaned: dict[str, list[Answer]] = {}
+    for tool, own in by_tool.items():
+        constant = _constant_columns(own)
+        for answer in own:
+            kept = [_cleaned(relation, constant, volatile) for relation in answer.relations]
+            relations = tuple(relation for relation in kept if relation is not None)
+            if relations:
+                cleaned.setdefault(tool, []).append(replace(answer, relations=relations))
+    return cleaned
+
+
+def _constant_columns(answers: Sequence[Answer]) -> set[tuple[Path, str]]:
+    """Return the columns of single rows that say the same whatever the arguments are."""
+    seen: dict[tuple[Path, str], set[str]] = {}
+    num_calls: dict[tuple[Path, str], int] = {}
+    for answer in answers:
+        for relation in answer.relations:
+            if not relation.is_list:
+                for column in relation.columns:
+                    key = (relation.path, column.name)
+                    seen.setdefault(key, set()).add(repr(relation.values(column.name)))
+                    num_calls[key] = num_calls.get(key, 0) + 1
+    return {key for key, texts in seen.items() if len(texts) == 1 and num_calls[key] >= 3}
+
+
+def _cleaned(relation: Relation, constant: set[tuple[Path, str]], volatile: Volatile) -> Relation | None:
+    sent = {str(leaf).lower() for leaf in leaves(relation.call.arguments)}
+    kept = []
+    for place, column in enumerate(relation.columns):
+        cells = {str(row[place]).lower() for row in relation.rows if row[place] is not None}
+        is_echo = not relation.is_list and bool(cells) and cells <= sent
+        is_envelope = not relation.is_list and (relation.path, column.name) in constant
+        is_volatile = (relation.call.tool, relation.path, column.name) in volatile.columns
+        if cells and not is_echo and not is_envelope and not is_volatile:
+            kept.append(place)
+    if not kept:
+        return None
+    columns = tuple(relation.columns[place] for place in kept)
+    rows = tuple(tuple(row[place] for place in kept) for row in relation.rows)
+    return replace(relation, columns=columns, rows=rows)

@@ -1,0 +1,137 @@
+"""The stages of a survey: walk, roles, facts, links, changes."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from turnwise.explore.second.records import Answer, Call, ServerFacts, Survey, ToolFacts
+from turnwise.explore.second.survey.budget import Budget, Limits
+from turnwise.explore.second.survey.facts import clean_answers, read_afresh
+from turnwise.explore.second.survey.knowledge import Knowledge
+from turnwise.explore.second.survey.refusals import Refusals
+from turnwise.explore.second.survey.roles import Roles, find_roles
+from turnwise.explore.second.survey.sessions import Sessions
+from turnwise.explore.second.survey.walk import Trace, Walk
+from turnwise.mcp.pool import Pool
+from turnwise.mcp.spec import ServerSpec
+from turnwise.types import Tool
+
+Say = Callable[[str], None]
+_NUM_CALLS, _REMOTE_NUM_CALLS = 6_000, 300
+_WALK, _ROLES, _FACTS, _LINKS, _CHANGES = 0.35, 0.5, 0.6, 0.75, 1.0
+"""The shares of the time when the stages end at the latest."""
+_LEAST_SECONDS = 5.0
+_T = TypeVar("_T")
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyOptions:
+    """What a survey may do."""
+
+    seed: int = 0
+    seconds: float = 120.0
+    """For each server."""
+    writable: tuple[str, ...] = ()
+    """Servers whose real data may be changed."""
+    values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Values of the user's own by parameter name."""
+
+
+async def survey(pool: Pool, specs: Sequence[ServerSpec], options: SurveyOptions, say: Say) -> Survey:
+    """Survey all connected servers."""
+    tools = [tool for tool in pool.tools if may_call(pool, tool, options)]
+    parts = await asyncio.gather(
+        *(
+            _ServerSurvey(pool, spec, [tool for tool in tools if tool.server == spec.name], options).run(say)
+            for spec in specs
+            if any(tool.server == spec.name for tool in tools)
+        )
+    )
+    facts = {name: one for part in parts for name, one in part.tools.items()}
+    for tool in pool.tools:
+        facts.setdefault(
+            tool.name, ToolFacts(tool, "unreached", reason=f"not called: {pool.exposure(tool.server)}")
+        )
+    return Survey(
+        tools=facts,
+        links=tuple(link for part in parts for link in part.links),
+        changes=tuple(change for part in parts for change in part.changes),
+        complete=frozenset().union(*(part.complete for part in parts)),
+        servers={name: why for part in parts for name, why in part.servers.items()},
+    )
+
+
+def may_call(pool: Pool, tool: Tool, options: SurveyOptions) -> bool:
+    """Return whether a call cannot change anything of the user's, or the user allows it."""
+    return tool.is_read_only or not pool.exposure(tool.server).outside or tool.server in options.writable
+
+
+class _ServerSurvey:
+    """The survey of one server."""
+
+    def __init__(self, pool: Pool, spec: ServerSpec, tools: Sequence[Tool], options: SurveyOptions) -> None:
+        self._started = time.monotonic()
+        limits = Limits(
+            num_calls=_REMOTE_NUM_CALLS if spec.is_remote else _NUM_CALLS, seconds=options.seconds
+        )
+        self._sessions = Sessions(pool, spec.name, Budget(limits))
+        self._tools = tools
+        self._options = options
+        self._knowledge = Knowledge(user=options.values)
+        self._refusals = Refusals()
+
+    async def run(self, say: Say) -> Survey:
+        """Run all stages."""
+        seed = f"{self._options.seed}/{self._sessions.server}"
+        walk = Walk(self._sessions, self._tools, self._knowledge, self._refusals, seed)
+        await self._stage(_WALK, walk.run(say))
+        roles = await self._stage(_ROLES, find_roles(self._sessions, walk.traces))
+        say(f"{self._sessions.server}: {len(roles.readers)} tools read, {len(roles.writers)} write")
+        answers = await self._stage(_FACTS, read_afresh(self._sessions, walk.traces, roles))
+        clean = clean_answers(answers, roles.volatile)
+        facts = {name: self._facts(trace, roles, clean) for name, trace in walk.traces.items()}
+        budget = self._sessions.budget
+        return Survey(
+            tools=facts,
+            servers={self._sessions.server: ServerFacts(budget.why_spent, budget.num_calls, budget.seconds)},
+        )
+
+    async def _stage(self, share: float, work: Awaitable[_T]) -> _T:
+        """Do the work of a stage; it ends when this share of the time is over since the start."""
+        left = self._started + share * self._options.seconds - time.monotonic()
+        self._sessions.budget.begin(max(_LEAST_SECONDS, left))
+        start, num_calls = time.monotonic(), self._sessions.budget.num_calls
+        outcome = await work
+        logger.debug(
+            "%s: %.1f s, %d calls",
+            work,
+            time.monotonic() - start,
+            self._sessions.budget.num_calls - num_calls,
+        )
+        return outcome
+
+    def _facts(self, trace: Trace, roles: Roles, clean: Mapping[str, Sequence[Answer]]) -> ToolFacts:
+        name = trace.tool.name
+        answers = tuple(clean.get(name, ()))
+        if name in roles.writers:
+            return ToolFacts(trace.tool, "writer", num_calls=trace.num_calls)
+        if answers:
+            return ToolFacts(trace.tool, "reader", answers, num_calls=trace.num_calls)
+        return ToolFacts(trace.tool, "unreached", reason=_reason(trace), num_calls=trace.num_calls)
+
+
+def _reason(trace: Trace) -> str:
+    if not trace.num_calls:
+        return "it was not called: there was no time"
+    if trace.successes:
+        return f"{trace.num_calls} calls: its answers hold nothing that lasts and can be asked for"
+    return f"{trace.num_calls} calls, the last answer: {trace.last_error}"
+
+
+def panel_calls(roles: Roles) -> list[Call]:
+    """Return the calls that show the state of a server."""
+    return list(roles.panel)
