@@ -9,6 +9,9 @@ Cheats of a task:
     at once     the true answer, without a call
     common      the plan's calls, then the most common other answer of the task's family
     left out    the plan without one of its calls, then the true answer; once for every call
+    changed     of a task that changes something: the plan with another value of one argument of its last
+                call, a value of another task's call of the tool where there is one
+    foreign     of a task that changes something: the last call of another such task in place of its own
 
 Exit code: 0 no violation, 1 violations or episodes that could not be played, 2 wrong usage.
 """
@@ -74,6 +77,42 @@ def trials_of(tasks: Sequence[Task]) -> Iterator[Trial]:
         for number in range(sum(len(turn.calls) for turn in turns)):
             shorter, left_out = without_call(turns, number)
             yield Trial(task, f"left out {left_out.name}", (*shorter, last), False)
+        if task.truth.probes:
+            yield from other_changes(task, plan, tasks)
+
+
+def other_changes(task: Task, plan: Script, tasks: Sequence[Task]) -> Iterator[Trial]:
+    """Yield plans that change something else than the task asks for."""
+    *turns, writing, last = plan
+    [*earlier, write] = writing.calls
+    writers = [one.demonstration[-2].calls[-1] for one in tasks if one.truth.probes]
+    for name, value in write.arguments.items():
+        known = [other.arguments.get(name) for other in writers if other.name == write.name]
+        for changed in another(value, known):
+            call = replace(write, arguments={**write.arguments, name: changed})
+            script = (*turns, replace(writing, calls=(*earlier, call)), last)
+            yield Trial(task, f"changed {write.name} {name} to {changed!r}", script, False)
+    foreign = [one for one in writers if one.name != write.name and set(one.arguments) & set(write.arguments)]
+    for call in foreign[:2]:
+        yield Trial(task, f"foreign {call.name}", (*turns, DemoTurn("", (call,)), last), False)
+
+
+def another(value: object, known: Sequence[object]) -> Iterator[object]:
+    """Yield another value for an argument; of a list or an object, one with a part that differs."""
+    others = [one for one in known if one is not None and one != value and type(one) is type(value)]
+    if others:
+        yield others[0]
+    elif isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int | float):
+        yield value + 1
+    elif isinstance(value, str):
+        yield f"{value} 2"
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield from ({**value, name: changed} for changed in another(part, ()))
+    elif isinstance(value, list) and value:
+        yield from ([changed, *value[1:]] for changed in another(value[0], ()))
 
 
 def calls_only(demonstration: Sequence[DemoTurn]) -> Script:
@@ -179,7 +218,7 @@ async def audit(tasks: Sequence[Task], mcp: Path, num_parallel: int) -> tuple[Co
 
 def kind_of(trial: Trial) -> str:
     """Return the kind of a script without its details."""
-    known = ("reference plan", "nothing", "at once", "common answer", "left out")
+    known = ("reference plan", "nothing", "at once", "common answer", "left out", "changed", "foreign")
     return next(kind for kind in known if trial.kind.startswith(kind))
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 from rich.console import Console
 
+from turnwise.explore.exploration import Exploration
+from turnwise.explore.report import print_exploration
+from turnwise.explore.report_json import as_json
 from turnwise.explore.second.continuation import FILE as PROGRESS
 from turnwise.explore.second.continuation import Earlier, read_earlier
 from turnwise.explore.second.continuation import as_json as progress_json
-from turnwise.explore.exploration import Exploration
 from turnwise.explore.second.driver import Explorer, in_another_time_zone
 from turnwise.explore.second.options import ExploreOptions
 from turnwise.explore.second.politeness import polite
 from turnwise.explore.second.recording import write_cassette
-from turnwise.explore.report import print_exploration
-from turnwise.explore.report_json import as_json
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
 from turnwise.system.files.atomic_write import write_atomically

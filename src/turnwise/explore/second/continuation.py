@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from turnwise.explore.second.verdicts.acceptance import HELD_OUT, OTHER_SPLITS, Origin
 from turnwise.explore.second.politeness import CALLED_ENOUGH, LIMITED
+from turnwise.explore.second.verdicts.acceptance import HELD_OUT, OTHER_SPLITS, Origin
 from turnwise.explore.second.verdicts.refusal import SERVER_FAILED
 from turnwise.explore.second.verdicts.task_counts import called_tools
 from turnwise.system.files.regular_files import MAX_FILE_BYTES, Damaged, read_table

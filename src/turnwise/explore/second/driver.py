@@ -16,10 +16,12 @@ from turnwise.explore.second.programs.selection import common_values, drafts_of
 from turnwise.explore.second.records import Survey
 from turnwise.explore.second.splits import EntitySplits, assigned, held_out_combinations
 from turnwise.explore.second.sql.exploring import sql_programs
-from turnwise.explore.second.survey.surveying import SurveyOptions, survey
+from turnwise.explore.second.survey.surveying import SurveyOptions, may_call, survey
 from turnwise.explore.second.verdicts.acceptance import Accepted, Target, accept
 from turnwise.explore.second.verdicts.repetition import PlayedCall
 from turnwise.explore.second.verdicts.witnesses import witnesses_of
+from turnwise.explore.second.writing.model import ModelSource
+from turnwise.explore.second.writing.writer import Writer
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
 from turnwise.types import Tool
@@ -81,9 +83,7 @@ class Explorer:
         self._survey = await survey(self._pool, specs, surveying, self._say)
         self._accepted.secrets.learn(answer.text for answer in self._survey.answers())
         deadline = self._started + self._options.minutes * 60 * _SQL_END
-        self._survey, in_sql = await sql_programs(
-            self._pool, self._survey, surveying, deadline, self._say
-        )
+        self._survey, in_sql = await sql_programs(self._pool, self._survey, surveying, deadline, self._say)
         drafts = drafts_of(Knowledge(self._survey, self._options.seed), in_sql)
         self._num_drafts = Counter(tool for draft in drafts for tool in dict.fromkeys(draft.tools))
         self._say(f"programs: {len(drafts)}")
@@ -97,12 +97,31 @@ class Explorer:
         remote = [spec.name for spec in self._specs.values() if spec.is_remote]
         drafts = affordable(drafts, remote, [], self._accepted)
         await self._verify(drafts, splits)
+        if options.writer is not None:
+            await self._write(options.writer)
+
+    async def _write(self, source: ModelSource) -> None:
+        """Have a model choose, word and join the tasks that it has not seen yet."""
+        accepted = self._accepted
+        fresh = [task for task in accepted.tasks if not accepted.origins[task.id].is_reworded]
+        allowed = [tool for tool in self._pool.tools if self._may_call(tool)]
+        model = await source.opened()
+        writer = Writer(model, self._pool, allowed, self._options.seed)
+        self._rewordings = writer.outcomes
+        try:
+            written = await writer.write(fresh, self._say)
+        finally:
+            await model.close()
+        accepted.rewrite(written.tasks, written.dropped)
 
     def _splits(self, drafts: Sequence[Draft]) -> EntitySplits:
         common = common_values(drafts)
         groups = [([one for one in draft.entities if one not in common], 1.0) for draft in drafts]
         found = assigned([group for group in groups if group[0]], (), self._options.seed)
         return EntitySplits(found.by_entity, found.containers | common)
+
+    def _may_call(self, tool: Tool) -> bool:
+        return may_call(self._pool, tool, SurveyOptions(writable=self._options.writable))
 
     async def _verify(self, drafts: Sequence[Draft], splits: EntitySplits) -> None:
         target = Target(

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from turnwise.explore.second.verdicts.acceptance import Accepted
 from turnwise.explore.second.continuation import Earlier, definition_digest, is_unchanged
 from turnwise.explore.second.programs.draft import Draft
-from turnwise.explore.second.verdicts.repetition import repeat
 from turnwise.explore.second.splits import EntitySplits
+from turnwise.explore.second.verdicts.acceptance import Accepted
 from turnwise.explore.second.verdicts.refusal import Refusal
+from turnwise.explore.second.verdicts.repetition import repeat
 from turnwise.mcp.pool import Pool
 from turnwise.types import Task
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from turnwise.explore.second.writing.model import ModelSource
+
 
 @dataclass(frozen=True, slots=True)
 class ExploreOptions:
@@ -16,7 +18,7 @@ class ExploreOptions:
     """Servers whose real data may be changed; others are only changed in private copies."""
     values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Values of the user's own, by parameter name."""
-    writer: tuple[str, str] | None = None
-    """URL and name of a model that words the questions; None: they stay as they were composed."""
+    writer: ModelSource | None = None
+    """The model that chooses and words the tasks; None: they stay as they were composed."""
     pause_seconds: float = 60.0
     """The least time after which answers are read again: what moves meanwhile is not asked about."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
-from turnwise.explore.second.verdicts.acceptance import Accepted
 from turnwise.explore.second.programs.draft import Draft
+from turnwise.explore.second.verdicts.acceptance import Accepted
 from turnwise.explore.second.verdicts.refusal import Refusal
 from turnwise.mcp.spec import ServerSpec
 

@@ -52,4 +52,6 @@ def phrase(query: Query, things: Things) -> str:
 
 def sql(query: Query, table: SqlTable) -> str:
     function = "SUM" if query.function == "total" else "AVG"
-    return f"SELECT {function}({table.columns[query.column]}) FROM {table.source}{where_of(table, query.where)}"
+    return (
+        f"SELECT {function}({table.columns[query.column]}) FROM {table.source}{where_of(table, query.where)}"
+    )

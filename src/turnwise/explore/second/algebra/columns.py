@@ -57,7 +57,11 @@ def is_location(cell: Cell) -> bool:
 
 def roles_of(relation: Relation, linked: Collection[str] = ()) -> Roles:
     """Return the roles of the columns; `linked` are those that other calls take, which are names."""
-    columns = [column for column in relation.columns if any(cell is not None for cell in relation.values(column.name))]
+    columns = [
+        column
+        for column in relation.columns
+        if any(cell is not None for cell in relation.values(column.name))
+    ]
     names = [column for column in columns if _may_name(relation, column)]
     names.sort(key=lambda column: _name_cost(relation, column, linked))
     measures = [column for column in columns if column.name not in linked and _is_measure(relation, column)]
@@ -90,7 +94,12 @@ def _name_cost(relation: Relation, column: Column, linked: Collection[str]) -> t
     cells = _texts(relation, column)
     machine = sum(is_machine_made(cell) for cell in cells) / len(cells)
     places = sum(is_location(cell) for cell in cells) / len(cells)
-    return (machine, places, column.name not in linked, sum(len(str(cell)) for cell in cells) / len(cells) > 50)
+    return (
+        machine,
+        places,
+        column.name not in linked,
+        sum(len(str(cell)) for cell in cells) / len(cells) > 50,
+    )
 
 
 def _is_measure(relation: Relation, column: Column) -> bool:
@@ -115,7 +124,9 @@ def _is_group(relation: Relation, column: Column) -> bool:
     counts = Counter(cells)
     is_kind = column.kind in ("text", "boolean")
     is_few = 2 <= len(counts) <= min(_MAX_GROUPS, len(cells) / 2)
-    is_said = all(isinstance(cell, bool) or (is_sayable(cell) and not is_machine_made(cell)) for cell in counts)
+    is_said = all(
+        isinstance(cell, bool) or (is_sayable(cell) and not is_machine_made(cell)) for cell in counts
+    )
     return is_kind and None not in counts and is_few and is_said
 
 

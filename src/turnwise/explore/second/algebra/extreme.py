@@ -33,7 +33,15 @@ def drafts(relation: Relation, roles: Roles, *, is_complete: bool) -> Iterator[Q
                 for column in (*roles.best, by) if kinds[by] != "date" else roles.best:
                     if column != by or where:
                         yield Query(
-                            "extreme", relation.path, relation.noun, column, kinds[column], where, by, function, kinds[by]
+                            "extreme",
+                            relation.path,
+                            relation.noun,
+                            column,
+                            kinds[column],
+                            where,
+                            by,
+                            function,
+                            kinds[by],
                         )
 
 

@@ -8,7 +8,7 @@ from turnwise.explore.second.algebra.query import Condition, Form, Query, Record
 from turnwise.explore.second.algebra.sql_text import SqlTable, where_of
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
-from turnwise.explore.second.wording.names import quoted
+from turnwise.explore.second.wording.names import entity_noun, quoted
 
 _MOST_ROWS, _MOST_COLUMNS = 40, 6
 
@@ -25,7 +25,11 @@ def drafts(relation: Relation, roles: Roles, *, is_complete: bool) -> Iterator[Q
                 break
             counts = Counter(relation.values(asked))
             for record in list(relation.records())[:_MOST_ROWS]:
-                if asked in record and is_sayable(record[asked]) and counts[record[asked]] <= len(relation.rows) / 2:
+                if (
+                    asked in record
+                    and is_sayable(record[asked])
+                    and counts[record[asked]] <= len(relation.rows) / 2
+                ):
                     yield Query(
                         "look_up",
                         relation.path,
@@ -47,8 +51,7 @@ def form(query: Query) -> Form:
 
 def phrase(query: Query, things: Things) -> str:
     [condition] = query.where
-    name = things.column(condition.column)
-    is_plain = name in ("name", "title", "id", things.noun)
+    is_plain = entity_noun(condition.column) in ("", things.noun)
     row = f"the {things.noun} {quoted(condition.value)}{things.tail}" if is_plain else things.one(query.where)
     return f"the {things.column(query.column, query.kind)} of {row}"
 

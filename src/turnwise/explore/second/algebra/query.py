@@ -77,7 +77,5 @@ def chosen(query: Query, relations: Sequence[Relation]) -> list[Record]:
     """Return the records that the query is about; LookupError if no relation has its path and columns."""
     for relation in relations:
         if relation.path == query.path and query.columns <= {column.name for column in relation.columns}:
-            return [
-                record for record in relation.records() if all(one.holds(record) for one in query.where)
-            ]
+            return [record for record in relation.records() if all(one.holds(record) for one in query.where)]
     raise LookupError(f"nothing at {'/'.join(query.path)!r} has {sorted(query.columns)}")

@@ -33,7 +33,11 @@ def severals(known: Knowledge) -> Iterator[Draft]:
     known.rng("several").shuffle(pairs)
     pairs.sort(key=lambda pair: pair[0].call.tool == pair[1].call.tool)
     for one, other in pairs[:_MOST_PAIRS]:
-        if _values(one.call) & _values(other.call) - _options(known, one.call) or one.prelude or other.prelude:
+        if (
+            _values(one.call) & _values(other.call) - _options(known, one.call)
+            or one.prelude
+            or other.prelude
+        ):
             continue
         program = Program("several", (*_steps(one), *_steps(other)), changes=(one, other))
         yield _draft(known, program, [_order(known, one.call), _order(known, other.call)], 1.0)
@@ -45,9 +49,7 @@ def _values(call: Call) -> set[str]:
 
 def _options(known: Knowledge, call: Call) -> set[str]:
     """Return the values of a call that name nothing: they are not links."""
-    return {
-        str(value) for name, value in flat(call.arguments).items() if known.link(call.tool, name) is None
-    }
+    return {str(value) for name, value in flat(call.arguments).items() if known.link(call.tool, name) is None}
 
 
 def _steps(change: Change) -> tuple[Step, ...]:
@@ -73,7 +75,9 @@ def transfers(known: Knowledge) -> Iterator[Draft]:
         texts = {
             name: value
             for name, value in flat(change.call.arguments).items()
-            if isinstance(value, str) and len(value) >= _MIN_CHARS and known.link(change.call.tool, name) is None
+            if isinstance(value, str)
+            and len(value) >= _MIN_CHARS
+            and known.link(change.call.tool, name) is None
         }
         for name, value in list(texts.items())[:2]:
             if name in change.landed and _is_traceable(change, value):
@@ -98,7 +102,9 @@ def _transfers_into(known: Knowledge, change: Change, name: str, old: str) -> It
                         yield draft
 
 
-def _transfer(known: Knowledge, change: Change, name: str, old: str, way: Way, relation: Any, query: Any) -> Draft | None:
+def _transfer(
+    known: Knowledge, change: Change, name: str, old: str, way: Way, relation: Any, query: Any
+) -> Draft | None:
     from turnwise.explore.second import algebra
 
     try:
@@ -121,7 +127,9 @@ def _transfer(known: Knowledge, change: Change, name: str, old: str, way: Way, r
     if name not in change.call.arguments:
         return None
     taken = Taken(name, len(way.steps) - 1, query)
-    program = Program("transfer", (*way.steps, Step(call.server, call.tool, rest, (taken,))), changes=(moved,))
+    program = Program(
+        "transfer", (*way.steps, Step(call.server, call.tool, rest, (taken,))), changes=(moved,)
+    )
     orders = [_order(known, Call(call.server, call.tool, rest), {name: phrase})]
     values = [*way.fixed, *flat(rest).values(), *(one.value for one in query.where)]
     return Draft(program, questions.change(orders), entities_of(values), 2.0)
@@ -135,6 +143,14 @@ def _with_value(probe: StateProbe, old: str, new: str) -> StateProbe:
             return {key: changed(item) for key, item in value.items()}
         return [changed(item) for item in value] if isinstance(value, list) else value
 
-    return replace(
-        probe, arguments=changed(dict(probe.arguments)), contains=changed(probe.contains), lacks="", equals=""
-    ) if old in probe.contains else replace(probe, equals=changed(probe.equals), lacks="")
+    return (
+        replace(
+            probe,
+            arguments=changed(dict(probe.arguments)),
+            contains=changed(probe.contains),
+            lacks="",
+            equals="",
+        )
+        if old in probe.contains
+        else replace(probe, equals=changed(probe.equals), lacks="")
+    )

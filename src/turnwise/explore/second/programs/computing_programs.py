@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator
 
-from turnwise.explore.second import algebra
-from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.programs.draft import Draft
 from turnwise.explore.second.programs.knowledge import Knowledge, entities_of
 from turnwise.explore.second.programs.program import Asked, Program, Step, flat
-from turnwise.explore.second.wording import questions
-from turnwise.explore.second.wording.call_phrase import object_of, order
+from turnwise.explore.second.programs.reading_programs import Way, computed
 
 _PER_ANSWER = 3
 
@@ -24,10 +21,8 @@ def computations(known: Knowledge) -> Iterator[Draft]:
                 for query in known.queries(relation)[:_PER_ANSWER]:
                     if query.operation == "field" or relation.is_list:
                         program = Program("compute", (step,), (Asked(0, query),))
-                        said = known.said(facts.tool.name, answer.call.arguments, {}, relation.noun)
-                        things = Things(relation.noun or object_of(facts.tool))
-                        phrase = algebra.phrase(query, things)
+                        way = Way((step,), answer.call, {}, {}, ())
                         values = (*flat(answer.call.arguments).values(), *(one.value for one in query.where))
-                        wordings = questions.compute(order(facts.tool, said), phrase, program.form)
+                        wordings = computed(known, way, relation, query, program)
                         whole = " ".join(map(str, values))
                         yield Draft(program, wordings, (*entities_of([f"{facts.tool.name} {whole}"]),))

@@ -74,7 +74,9 @@ class Draft:
         program = self.program
 
         def step(number: int) -> PlanStep:
-            return PlanStep(program.steps[number].tool, lambda texts: call_of(program, number, texts).arguments)
+            return PlanStep(
+                program.steps[number].tool, lambda texts: call_of(program, number, texts).arguments
+            )
 
         def conclude(texts: Sequence[str]) -> Conclusion:
             if program.changes:

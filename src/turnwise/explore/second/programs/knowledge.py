@@ -11,8 +11,19 @@ from turnwise.explore.second import algebra
 from turnwise.explore.second.algebra.columns import Roles, is_machine_made, roles_of
 from turnwise.explore.second.algebra.query import Query
 from turnwise.explore.second.programs.program import flat
-from turnwise.explore.second.records import Answer, Call, ColumnPlace, Link, Path, Relation, Scalar, Survey
+from turnwise.explore.second.records import (
+    Answer,
+    Call,
+    ColumnPlace,
+    Link,
+    Path,
+    Relation,
+    Row,
+    Scalar,
+    Survey,
+)
 from turnwise.explore.second.wording.call_phrase import Said, entity_of, value_words
+from turnwise.explore.second.wording.names import handled_noun
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +52,36 @@ class Knowledge:
     @cached_property
     def answers(self) -> list[Answer]:
         """The answers that questions are about: those of readers that do not compute."""
-        return [
-            answer for facts in self.survey.readers() if not facts.is_pure for answer in facts.answers
-        ]
+        return [answer for facts in self.survey.readers() if not facts.is_pure for answer in facts.answers]
+
+    @cached_property
+    def shortest(self) -> Mapping[tuple[str, Path, Row], int]:
+        """By tool, path and row: the least number of arguments that show it in a list."""
+        found: dict[tuple[str, Path, Row], int] = {}
+        for answer in self.answers:
+            num = len(flat(answer.call.arguments))
+            for relation in answer.relations:
+                for row in relation.rows if relation.is_list else ():
+                    key = (answer.call.tool, relation.path, row)
+                    found[key] = min(num, found.get(key, num))
+        return found
+
+    def is_news(self, answer: Answer, relation: Relation) -> bool:
+        """Return whether a part of an answer is worth questions: it is not shown by a shorter call.
+
+        Counts that stand beside a list are not: they repeat what the list shows.
+        """
+        num = len(flat(answer.call.arguments))
+        if relation.is_list:
+            rows = [self.shortest[answer.call.tool, relation.path, row] for row in relation.rows]
+            is_filtered = any(
+                link is not None and link.kind != "new"
+                for link in (self.link(answer.call.tool, name) for name in flat(answer.call.arguments))
+            )
+            return is_filtered or any(least >= num for least in rows)
+        has_list = any(one.is_list for one in answer.relations)
+        is_count = all(column.kind in ("integer", "boolean") for column in relation.columns)
+        return not (has_list and is_count)
 
     @cached_property
     def linked_columns(self) -> Mapping[tuple[str, Path], frozenset[str]]:
@@ -88,13 +126,16 @@ class Knowledge:
     def queries(self, relation: Relation) -> list[Query]:
         return algebra.drafts(relation, self.roles(relation), is_complete=self.is_complete(relation))
 
-    def said(self, tool: str, arguments: Mapping[str, Any], phrases: Mapping[str, str], noun: str) -> list[Said]:
+    def said(
+        self, tool: str, arguments: Mapping[str, Any], phrases: Mapping[str, str], noun: str
+    ) -> list[Said]:
         """Return the arguments of a call in words; `phrases` has those that are read from earlier answers."""
         facts = self.survey.tools[tool]
         found = [Said(name, words, "", is_phrase=True) for name, words in phrases.items()]
         for name, value in flat(arguments).items():
             link = self.link(tool, name) or self.link(tool, f"{name}[]")
             entity = entity_of(name, link.entity, facts.tool, noun) if link is not None else ""
+            entity = entity or handled_noun(name.rpartition(".")[2])
             found.append(Said(name, value_words(value), entity))
         return found
 
@@ -144,7 +185,10 @@ def _holds(relation: Relation, column: str, wanted: Any, prefix: str) -> bool:
     names = [one.name for one in relation.columns]
     if column not in names:
         return False
-    return any(cell is not None and (f"{prefix}{cell}" if prefix else cell) == wanted for cell in relation.values(column))
+    return any(
+        cell is not None and (f"{prefix}{cell}" if prefix else cell) == wanted
+        for cell in relation.values(column)
+    )
 
 
 def entities_of(values: Sequence[Any]) -> tuple[str, ...]:

@@ -76,7 +76,10 @@ class Program:
     def key(self) -> str:
         """The same for the same program."""
         steps = [
-            (Call("", step.tool, step.arguments).key, [(t.parameter, t.step, t.query.key) for t in step.taken])
+            (
+                Call("", step.tool, step.arguments).key,
+                [(t.parameter, t.step, t.query.key) for t in step.taken],
+            )
             for step in self.steps
         ]
         return repr((self.shape, steps, [(one.step, one.query.key) for one in self.asked], self.combination))

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from turnwise.explore.second import algebra
@@ -14,7 +15,7 @@ from turnwise.explore.second.programs.knowledge import Knowledge, entities_of
 from turnwise.explore.second.programs.program import Asked, Program, Step, Taken, flat
 from turnwise.explore.second.records import Answer, Call, Relation
 from turnwise.explore.second.wording import questions
-from turnwise.explore.second.wording.call_phrase import things_of
+from turnwise.explore.second.wording.call_phrase import object_of, order, things_of
 from turnwise.explore.second.wording.names import entity_noun
 
 _PER_ANSWER = 24
@@ -45,8 +46,9 @@ def look_ups(known: Knowledge) -> Iterator[Draft]:
         step = Step(answer.call.server, answer.call.tool, answer.call.arguments)
         way = Way((*steps, step), answer.call, {}, {}, _values(answer.call))
         for relation in answer.relations:
-            for query in itertools.islice(known.queries(relation), _PER_ANSWER):
-                yield _draft(known, "look_up", way, relation, query)
+            if known.is_news(answer, relation):
+                for query in itertools.islice(known.queries(relation), _PER_ANSWER):
+                    yield _draft(known, "look_up", way, relation, query)
 
 
 def _prelude(known: Knowledge, call: Call) -> tuple[Step, ...]:
@@ -64,7 +66,7 @@ def chains(known: Knowledge) -> Iterator[Draft]:
         for way in ways(known, answer.call, _DEPTH):
             if len(way.steps) < 2:
                 continue
-            for relation in answer.relations:
+            for relation in filter(partial(known.is_news, answer), answer.relations):
                 rng = known.rng(f"chain/{way.steps[0].tool}/{answer.call.key}")
                 queries = known.queries(relation)
                 best = queries[:4]
@@ -107,7 +109,9 @@ def _joined(
     phrase, noun = entity_phrase(query, things)
     step = Step(call.server, call.tool, arguments, tuple(taken))
     named = tuple(one.value for one in query.where)
-    return Way((*before.steps, step), call, {parameter: phrase}, {parameter: noun}, (*before.fixed, *named, *fixed))
+    return Way(
+        (*before.steps, step), call, {parameter: phrase}, {parameter: noun}, (*before.fixed, *named, *fixed)
+    )
 
 
 def entity_phrase(query: Query, things: Things) -> tuple[str, str]:
@@ -123,7 +127,9 @@ def entity_phrase(query: Query, things: Things) -> tuple[str, str]:
     return (f"the {noun} of {rest}", noun) if noun else (phrase, things.column(query.column, query.kind))
 
 
-def _things(known: Knowledge, way: Way, relation: Relation, phrases: Mapping[str, str] | None = None) -> Things:
+def _things(
+    known: Knowledge, way: Way, relation: Relation, phrases: Mapping[str, str] | None = None
+) -> Things:
     tool = known.survey.tools[way.call.tool].tool
     said_phrases = way.phrases if phrases is None else phrases
     arguments = way.steps[-1].arguments
@@ -140,10 +146,28 @@ def _draft(known: Knowledge, shape: str, way: Way, relation: Relation, query: Qu
         )
         first = next(iter(way.phrases.values()))
         wordings = questions.chain(phrase, first, last, program.form)
+    elif is_computation(known, way, relation):
+        wordings = computed(known, way, relation, query, program)
     else:
         wordings = questions.ask(phrase, program.form)
     values = (*way.fixed, *(one.value for one in query.where))
     return Draft(program, wordings, entities_of(values), worth(known, program, relation, values))
+
+
+def is_computation(known: Knowledge, way: Way, relation: Relation) -> bool:
+    """Return whether a call is told from others by what is done with its arguments, not by what they name."""
+    said = known.said(way.call.tool, way.call.arguments, {}, relation.noun)
+    return not relation.is_list and len(said) > 0 and not any(one.entity for one in said)
+
+
+def computed(
+    known: Knowledge, way: Way, relation: Relation, query: Query, program: Program
+) -> tuple[str, ...]:
+    """Return wordings that say what the tool does with the arguments."""
+    tool = known.survey.tools[way.call.tool].tool
+    said = known.said(way.call.tool, way.call.arguments, {}, relation.noun)
+    phrase = algebra.phrase(query, Things(relation.noun or object_of(tool)))
+    return questions.compute(order(tool, said), phrase, program.form)
 
 
 def worth(known: Knowledge, program: Program, relation: Relation, values: tuple[Any, ...]) -> float:
@@ -178,7 +202,9 @@ def _compared(known: Knowledge, one: Answer, other: Answer) -> Iterator[Draft]:
             continue
         roles = known.roles(pooled)
         for name in roles.measures:
-            if not {name} <= {column.name for column in twins[0].columns} & {column.name for column in relation.columns}:
+            if not {name} <= {column.name for column in twins[0].columns} & {
+                column.name for column in relation.columns
+            }:
                 continue
             kind = next(column.kind for column in relation.columns if column.name == name)
             query = Query("field", relation.path, relation.noun, name, kind)

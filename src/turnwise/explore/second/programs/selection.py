@@ -42,12 +42,16 @@ def unlike(drafts: Sequence[Draft]) -> list[Draft]:
 def template(draft: Draft) -> tuple[str, ...]:
     """Return what drafts have in common that differ only in values."""
     program = draft.program
-    asked = [(one.query.operation, one.query.column, one.query.by, one.query.function) for one in program.asked]
+    asked = [
+        (one.query.operation, one.query.column, one.query.by, one.query.function) for one in program.asked
+    ]
     taken = [
         (one.query.operation, one.query.column, one.query.by) for step in program.steps for one in step.taken
     ]
     conditions = [[one.column for one in asked.query.where] for asked in program.asked]
-    words = " ".join(word for word in draft.questions[0].split() if "“" not in word and not word[:1].isdigit())
+    words = " ".join(
+        word for word in draft.questions[0].split() if "“" not in word and not word[:1].isdigit()
+    )
     in_sql = words if asked[0:1] and asked[0][0] == "only" else ""
     return (*draft.kind, program.combination, repr((asked, taken, conditions)), in_sql)
 

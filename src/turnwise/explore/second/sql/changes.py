@@ -74,7 +74,9 @@ def _insertion(table: Table, key: str, roles: Roles, rng: random.Random) -> Edit
 
     def statement(values: Mapping[str, Scalar]) -> str:
         columns = ", ".join(map(named, values))
-        return f"INSERT INTO {named(table.name)} ({columns}) VALUES ({', '.join(map(literal, values.values()))})"
+        return (
+            f"INSERT INTO {named(table.name)} ({columns}) VALUES ({', '.join(map(literal, values.values()))})"
+        )
 
     said = listing([f"{human(name)} {quoted(value)}" for name, value in base.items()])
     others = [name for name in base if name != key]
@@ -84,7 +86,12 @@ def _insertion(table: Table, key: str, roles: Roles, rng: random.Random) -> Edit
         if cells:
             mutations.append(statement({**base, name: rng.choice(cells)}))
     return Edit(
-        statement(base), f"add {article(table.noun)} with {said}", tuple(mutations), table, key, base[key],
+        statement(base),
+        f"add {article(table.noun)} with {said}",
+        tuple(mutations),
+        table,
+        key,
+        base[key],
         entities_of([base[name] for name in base if name in roles.names]),
     )
 
@@ -109,7 +116,9 @@ def _update(table: Table, name: str, roles: Roles, rng: random.Random) -> Edit |
     if not columns:
         return None
     column = rng.choice(columns)
-    cells = sorted({one[column] for one in records if column in one and one[column] != record[column]}, key=str)
+    cells = sorted(
+        {one[column] for one in records if column in one and one[column] != record[column]}, key=str
+    )
     if len(cells) < 2 or not all(is_sayable(cell) for cell in cells):
         return None
     value, wrong = rng.sample(cells, 2)
@@ -128,7 +137,9 @@ def _update(table: Table, name: str, roles: Roles, rng: random.Random) -> Edit |
 def _deletion(table: Table, name: str, rng: random.Random) -> Edit:
     records = [record for record in table.rows.records() if name in record]
     record, other = rng.sample(records, 2)
-    first, second = (f"DELETE FROM {named(table.name)} WHERE {_condition(name, one[name])}" for one in (record, other))
+    first, second = (
+        f"DELETE FROM {named(table.name)} WHERE {_condition(name, one[name])}" for one in (record, other)
+    )
     order = f"delete the {table.noun} {quoted(record[name])}"
     return Edit(first, order, (second,), table, name, record[name], entities_of([record[name]]))
 
@@ -161,7 +172,9 @@ def _showing(edit: Edit) -> list[str]:
     if size <= _MAX_CHARS // 2:
         return [f"SELECT * FROM {table} ORDER BY {named(edit.key)}"]
     sums = [
-        f"SUM({named(column.name)})" for column in edit.table.rows.columns if column.kind in ("integer", "number")
+        f"SUM({named(column.name)})"
+        for column in edit.table.rows.columns
+        if column.kind in ("integer", "number")
     ]
     return [
         f"SELECT * FROM {table} WHERE {_condition(edit.key, edit.value)}",

@@ -166,9 +166,7 @@ def _references(tables: Sequence[Table]) -> list[Reference]:
     return found
 
 
-async def find_writer(
-    found: Sequence[SqlTool], database: Database, session: Session
-) -> SqlTool | None:
+async def find_writer(found: Sequence[SqlTool], database: Database, session: Session) -> SqlTool | None:
     """Return the parameter that takes statements which change rows; the session is used up."""
     table = database.tables[0]
     column = table.rows.columns[0].name

@@ -24,7 +24,9 @@ _NEED_ALL = ("extreme", "group")
 def sql_drafts(database: Database) -> Iterator[Draft]:
     """Yield questions about single tables, and about tables with those that they refer to."""
     for table in database.tables:
-        plain = SqlTable(named(table.name), {column.name: named(column.name) for column in table.rows.columns})
+        plain = SqlTable(
+            named(table.name), {column.name: named(column.name) for column in table.rows.columns}
+        )
         yield from _drafts(database, table, table.rows, plain, "query", ())
         joined = _joined(database, table)
         if joined is not None:
@@ -73,15 +75,13 @@ def _joined(database: Database, table: Table) -> tuple[Relation, SqlTable, list[
         source += f" JOIN {named(target.name)} AS j{number} ON t.{named(reference.column)} = j{number}.{named(reference.key)}"
         for column, name in _shown(target, reference):
             columns[name] = f"j{number}.{named(column.name)}"
-            extra.append((replace(column, name=name, is_key=False), _followed(table, target, reference, column)))
+            extra.append(
+                (replace(column, name=name, is_key=False), _followed(table, target, reference, column))
+            )
     if not extra:
         return None
-    rows = tuple(
-        (*row, *(cells[place] for _, cells in extra)) for place, row in enumerate(table.rows.rows)
-    )
-    relation = replace(
-        table.rows, columns=(*table.rows.columns, *(column for column, _ in extra)), rows=rows
-    )
+    rows = tuple((*row, *(cells[place] for _, cells in extra)) for place, row in enumerate(table.rows.rows))
+    relation = replace(table.rows, columns=(*table.rows.columns, *(column for column, _ in extra)), rows=rows)
     return relation, SqlTable(source, columns), [column.name for column, _ in extra]
 
 

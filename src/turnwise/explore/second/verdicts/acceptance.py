@@ -3,19 +3,19 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from turnwise.explore.second.verdicts.change_cheats import cheats_of, earns
-from turnwise.explore.second.programs.draft import Draft
-from turnwise.explore.second.verdicts.found_secrets import FoundSecrets
 from turnwise.explore.plan_session import PlanSession
-from turnwise.explore.second.verdicts.repetition import PlayedCall, played_calls
+from turnwise.explore.second.programs.draft import Draft
 from turnwise.explore.second.splits import SHARES, EntitySplits, combination, question_for
-from turnwise.explore.second.verdicts.witnesses import Witnesses
-from turnwise.explore.second.verdicts.task_counts import TaskCounts
+from turnwise.explore.second.verdicts.change_cheats import cheats_of, earns
+from turnwise.explore.second.verdicts.found_secrets import FoundSecrets
 from turnwise.explore.second.verdicts.proving import Proven, confirm, judge, prove, truth_of
 from turnwise.explore.second.verdicts.refusal import OUT_OF_TIME, SERVER_FAILED, Refusal
+from turnwise.explore.second.verdicts.repetition import PlayedCall, played_calls
+from turnwise.explore.second.verdicts.task_counts import TaskCounts
+from turnwise.explore.second.verdicts.witnesses import Witnesses
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
 from turnwise.tasks.proof.follow import ToolsDown
@@ -83,6 +83,16 @@ class Accepted:
         self.tasks = [task for task in self.tasks if task.id != name]
         del self.origins[name], self.calls[name]
         self.reject(self.unconfirmed[name].draft, refusal)
+
+    def rewrite(self, tasks: Mapping[str, Task], dropped: Collection[str]) -> None:
+        """Put other wordings in the places of tasks, by the ids that these have, and drop some."""
+        kept = [task for task in self.tasks if task.id not in dropped]
+        for task in kept:
+            if task.id in tasks:
+                new = tasks[task.id]
+                self.origins[new.id] = replace(self.origins[task.id], is_reworded=True)
+                self.calls[new.id] = self.calls[task.id]
+        self.tasks = [tasks.get(task.id, task) for task in kept]
 
     def reject(self, draft: Draft, refusal: Refusal) -> None:
         self.rejections[refusal.reason] += 1
@@ -264,7 +274,9 @@ class Verifier:
             session = PlanSession(self._pool, f"verify/{task.id}/cheat/{number}")
             try:
                 if await earns(cheat, task, await session.toolbox(task.servers)):
-                    return Refusal("another change earns it", str([call.arguments for call in cheat.calls])[:300])
+                    return Refusal(
+                        "another change earns it", str([call.arguments for call in cheat.calls])[:300]
+                    )
             except (ToolsDown, ConnectFailed, RewardDown) as error:
                 return Refusal(SERVER_FAILED, str(error))
             finally:

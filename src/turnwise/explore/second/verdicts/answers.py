@@ -4,8 +4,8 @@ import json
 import re
 from decimal import Decimal
 
-from turnwise.explore.second.records import Scalar
 from turnwise.explore.second.algebra.query import Form
+from turnwise.explore.second.records import Scalar
 from turnwise.rewards.answer import matches, normalise
 from turnwise.tasks.proof.answers import computed, looked_up
 from turnwise.types import Answer, Matcher
@@ -16,7 +16,7 @@ MAX_DECIMALS = 12
 _WORDS = re.compile(r"[^\W\d_]+(?:(?:[ ,'’&-]|\. )+[^\W\d_]+)*[.!?]?")
 _NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
 _GUESSABLE = frozenset(
-    "[] {} none null nil n/a nan unknown undefined empty yes no true false ok success done error failed".split()
+    ["[]", "{}", "none", "null", "nil", "n/a", "nan", "unknown", "undefined", "empty", "yes", "no", "true", "false", "ok", "success", "done", "error", "failed"]
 )
 
 

@@ -55,6 +55,11 @@ def entity_noun(name: str) -> str:
     return singular(" ".join(words))
 
 
+def handled_noun(name: str) -> str:
+    """Return the noun of a parameter that names a thing: "customer" of `customerName`, nothing of `limit`."""
+    return entity_noun(name) if words_of(name)[-1:] and words_of(name)[-1] in _HANDLES else ""
+
+
 def is_handle(name: str) -> bool:
     """Return whether a name says that its values are ids."""
     return words_of(name)[-1:] in (("id",), ("ids",), ("uuid",), ("key",))

@@ -21,7 +21,7 @@ FORMS = {
         "Give me only that, copied exactly.",
     ),
 }
-_DONE = "When it is done, answer with “Done.”"
+DONE = "When it is done, answer with “Done.”"
 _ASK = (
     "{question}",
     "Please tell me {phrase}.",
@@ -36,14 +36,22 @@ _CHAIN = (
     "Start with {first}. {then}",
     "Can you find out {phrase}?",
 )
-_CHANGE = ("Please {order}.", "{Order}.", "I need you to {order}.", "Can you {order}?", "I would like you to {order}.")
+_CHANGE = (
+    "Please {order}.",
+    "{Order}.",
+    "I need you to {order}.",
+    "Can you {order}?",
+    "I would like you to {order}.",
+)
 _NUM_TRAINING = 3
 
 
 def asked(phrase: str) -> str:
     """Return the question for a noun phrase: "How many invoices are there …?"."""
     counted = phrase.removeprefix("the number of ")
-    return f"What is {phrase}?" if counted == phrase or len(counted) > 200 else f"How many {counted} are there?"
+    return (
+        f"What is {phrase}?" if counted == phrase or len(counted) > 200 else f"How many {counted} are there?"
+    )
 
 
 def ask(phrase: str, form: Form) -> tuple[str, ...]:
@@ -74,7 +82,7 @@ def change(orders: Sequence[str]) -> tuple[str, ...]:
     """Return wordings of a request for changes, one after another."""
     order = ", and then ".join([", then ".join(orders[:-1]), orders[-1]]) if len(orders) > 1 else orders[0]
     named = {"order": order, "Order": f"{order[0].upper()}{order[1:]}"}
-    return tuple(f"{frame.format_map(named)} {_DONE}" for frame in _CHANGE)
+    return tuple(f"{frame.format_map(named)} {DONE}" for frame in _CHANGE)
 
 
 def with_form(sentences: Sequence[str], form: Form) -> tuple[str, ...]:
