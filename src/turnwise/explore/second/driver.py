@@ -13,7 +13,7 @@ from turnwise.explore.second.politeness import affordable
 from turnwise.explore.second.programs.draft import Draft
 from turnwise.explore.second.programs.knowledge import Knowledge
 from turnwise.explore.second.programs.selection import common_values, drafts_of
-from turnwise.explore.second.records import Survey
+from turnwise.explore.second.records import ServerFacts, Survey
 from turnwise.explore.second.splits import EntitySplits, assigned, held_out_combinations
 from turnwise.explore.second.sql.exploring import sql_programs
 from turnwise.explore.second.survey.surveying import SurveyOptions, may_call, survey
@@ -195,16 +195,16 @@ class Explorer:
         if len(self._accepted.tasks) >= self._options.num_tasks:
             return Limit.TASKS
         is_late = time.monotonic() - self._started >= self._options.minutes * 60 * _VERIFIED_END
-        return Limit.TIME if is_late or any(self._survey.servers.values()) else Limit.NONE
+        return Limit.TIME if is_late or any(one.why_stopped for one in self._survey.servers.values()) else Limit.NONE
 
     def _server_finding(self, name: str, num_tasks: Mapping[str, int]) -> ServerFinding:
         if name in self._failures:
             return ServerFinding(name, (), 0, 0.0, why_not=self._failures[name])
         tools = [tool for tool in self._pool.tools if tool.server == name]
         findings = tuple(self._tool_finding(tool, num_tasks[tool.name]) for tool in tools)
-        why_not = self._survey.servers.get(name, "") if tools else "it has no tools"
-        num_calls = sum(finding.num_calls for finding in findings)
-        return ServerFinding(name, findings, num_calls, 0.0, why_not=why_not)
+        facts = self._survey.servers.get(name, ServerFacts("", 0, 0.0))
+        why_not = facts.why_stopped if tools else "it has no tools"
+        return ServerFinding(name, findings, facts.num_calls, facts.seconds, why_not=why_not)
 
     def _tool_finding(self, tool: Tool, num_tasks: int) -> ToolFinding:
         facts = self._survey.tools.get(tool.name)
