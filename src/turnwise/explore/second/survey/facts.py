@@ -1,48 +1,29 @@
 """Answers that hold in every fresh session, without what is volatile, echoed or always the same."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from turnwise.explore.second.reading import is_cut
-from turnwise.explore.second.records import Answer, Call, Path, Relation
+from turnwise.explore.second.records import Answer, Path, Relation
 from turnwise.explore.second.survey.refusals import leaves
-from turnwise.explore.second.survey.roles import Roles
-from turnwise.explore.second.survey.sessions import SessionLost, Sessions
+from turnwise.explore.second.survey.roles import Roles, reading_calls
+from turnwise.explore.second.survey.sessions import Session
 from turnwise.explore.second.survey.snapshots import Volatile
 from turnwise.explore.second.survey.walk import Trace
 
-_MAX_ANSWERS = 12
-"""Answers of one tool that are read afresh."""
 
-
-async def read_afresh(sessions: Sessions, traces: Mapping[str, Trace], roles: Roles) -> list[Answer]:
-    """Make the readers' calls in two fresh sessions; return the first answers of those that succeed in both."""
-    calls = [
-        answer.call for name in sorted(roles.readers) for answer in traces[name].successes[:_MAX_ANSWERS]
-    ]
-    first = await _replies(sessions, calls)
-    second = await _replies(sessions, calls[::-1])
+async def read_again(session: Session, traces: Mapping[str, Trace], roles: Roles) -> list[Answer]:
+    """Make the readers' calls once more, in another session; return what repeats."""
     kept = []
-    for call in calls:
-        one, other = first.get(call.key), second.get(call.key)
-        if one is None or other is None or one.is_error or other.is_error or is_cut(one.text):
+    for call in reading_calls(traces, roles)[::-1]:
+        first = roles.answers.get(call.key)
+        if first is None or first.is_error or is_cut(first.text) or session.budget.is_spent:
             continue
-        roles.volatile.learn(one, other)
-        kept.append(one)
-    return [answer for answer in kept if answer.call.tool not in roles.volatile.tools]
-
-
-async def _replies(sessions: Sessions, calls: Iterable[Call]) -> dict[str, Answer]:
-    answers: dict[str, Answer] = {}
-    try:
-        async with sessions.fresh() as session:
-            for call in calls:
-                if session.budget.is_spent:
-                    break
-                answers[call.key] = await session.call(call)
-    except SessionLost:
-        pass
-    return answers
+        again = await session.call(call)
+        if not again.is_error:
+            roles.volatile.learn(first, again)
+            kept.append(first)
+    return [answer for answer in reversed(kept) if answer.call.tool not in roles.volatile.tools]
 
 
 def clean_answers(answers: Sequence[Answer], volatile: Volatile) -> dict[str, list[Answer]]:

@@ -86,17 +86,16 @@ class Knowledge:
 
     def _focus(self, parameters: Sequence[Parameter], attempt: int, rng: Random) -> Thing | None:
         """Choose a row that has values for several of the parameters."""
+        leaves = [leaf for one in parameters for leaf in leaves_of(one)]
         scored = [
-            (sum(max((match for match, _ in matches(one, thing)), default=0.0) for one in parameters), place)
+            (sum(max((match for match, _ in matches(one, thing)), default=0.0) for one in leaves), place)
             for place, thing in enumerate(self.things)
         ]
         best = sorted((one for one in scored if one[0] > 0), key=lambda one: (-one[0], one[1]))
         if not best:
             return None
         top = [place for score, place in best if score == best[0][0]]
-        if attempt % 2 or len(best) == len(top):
-            return self.things[top[(attempt // 2) % len(top)]]
-        return self.things[rng.choice(best)[1]] if attempt else self.things[top[0]]
+        return self.things[top[attempt // 2 % len(top)] if attempt % 4 < 3 else rng.choice(best)[1]]
 
     def value(
         self, tool: str, parameter: Parameter, attempt: int, rng: Random, thing: Thing | None, depth: int = 0
@@ -115,17 +114,19 @@ class Knowledge:
                 self.value(tool, parameter.items, attempt + n, rng, thing, depth + 1) for n in range(num)
             ]
             return [item for item in items if item is not None]
-        candidates = list(self.candidates(tool, parameter, thing, rng))
+        candidates = list(self.candidates(tool, parameter, thing, rng, is_taught=attempt % 4 == 2))
         refused = self.refused.get((tool, parameter.name), set())
         kept = [value for value in candidates if repr(value) not in refused] or candidates
         if not kept:
             return None
-        return kept[min(attempt, len(kept) - 1)] if attempt < 3 else rng.choice(kept[: 4 + attempt])
+        return rng.choice(kept[: 3 + attempt]) if attempt % 2 else kept[0]
 
-    def candidates(self, tool: str, parameter: Parameter, thing: Thing | None, rng: Random) -> Iterator[Any]:
+    def candidates(
+        self, tool: str, parameter: Parameter, thing: Thing | None, rng: Random, *, is_taught: bool = False
+    ) -> Iterator[Any]:
         """Yield values of a leaf, the most likely first, each once."""
         seen: set[str] = set()
-        for value in self._ranked(tool, parameter, thing, rng):
+        for value in self._ranked(tool, parameter, thing, rng, is_taught):
             fitting = fitted(value, parameter)
             if fitting is not None and repr(fitting) not in seen:
                 seen.add(repr(fitting))
@@ -133,14 +134,19 @@ class Knowledge:
                 if len(seen) >= _MAX_CANDIDATES:
                     return
 
-    def _ranked(self, tool: str, parameter: Parameter, thing: Thing | None, rng: Random) -> Iterator[Any]:
+    def _ranked(
+        self, tool: str, parameter: Parameter, thing: Thing | None, rng: Random, is_taught: bool
+    ) -> Iterator[Any]:
         name = parameter.name
         yield from self.user.get(name, ())
-        yield from self.taught.get((tool, name), ())
+        taught = self.taught.get((tool, name), ())
+        if is_taught:
+            yield from rng.sample(list(taught), len(taught))
         if thing is not None:
             yield from (value for match, value in sorted(matches(parameter, thing), key=_score) if match >= 1)
         yield from self.proven.get((tool, name), ())[:4]
         yield from examples_of(parameter)
+        yield from taught
         yield from self.proven.get(("*", name), ())[:4]
         words = set(words_of(name))
         yield from (value for label, value in self.loose if words & set(words_of(label)))
@@ -162,6 +168,15 @@ class Knowledge:
                 yield text
                 if len(parts := text.split()) > 1:
                     yield parts[0]
+
+
+def leaves_of(parameter: Parameter) -> list[Parameter]:
+    """Return the parameters inside an object or a list; a plain one itself."""
+    if parameter.kind is Kind.ARRAY and parameter.items is not None:
+        return leaves_of(parameter.items)
+    if parameter.kind is Kind.OBJECT and parameter.properties:
+        return [leaf for one in parameter.properties for leaf in leaves_of(one)]
+    return [parameter]
 
 
 def _score(pair: tuple[float, Any]) -> float:

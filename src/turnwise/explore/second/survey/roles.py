@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from turnwise.explore.second.records import Answer, Call
 from turnwise.explore.second.survey.parameters import parameters_of
-from turnwise.explore.second.survey.refusals import leaves
+from turnwise.explore.second.survey.refusals import leaves, without_echo
 from turnwise.explore.second.survey.sessions import Session, SessionLost, Sessions
 from turnwise.explore.second.survey.snapshots import Volatile, differing, snapshot
 from turnwise.explore.second.survey.walk import Trace
@@ -18,6 +18,8 @@ _MAX_PANEL = 16
 _MAX_OWN = 6
 """Readers that are called with the values of the call on trial."""
 _MIN_OWN_CHARS = 2
+_MAX_ANSWERS = 12
+"""Answers of one reader that are kept."""
 
 
 @dataclass(slots=True)
@@ -29,6 +31,8 @@ class Roles:
     panel: list[Call] = field(default_factory=list)
     """Reading calls that show the state of the server."""
     volatile: Volatile = field(default_factory=Volatile)
+    answers: dict[str, Answer] = field(default_factory=dict)
+    """What the readers answered in a session without writers, by call key."""
 
 
 class Trial:
@@ -83,7 +87,7 @@ class Trial:
         """Add a tool that changed nothing and answered with rows to the readers and the panel."""
         name, volatile = trace.tool.name, self._roles.volatile
         useful = [one for one in replies if not one.is_error and not one.is_empty]
-        if not useful:
+        if not useful or says_the_same(useful):
             return
         if again is None:
             again = [await self._session.call(replies[0].call)]
@@ -94,6 +98,12 @@ class Trial:
         if len(self._roles.panel) < _MAX_PANEL and name not in volatile.tools:
             self._roles.panel += [one.call for one in useful[:_PANEL_PER_TOOL]]
             self._state |= {one.call.key: one for one in useful[:_PANEL_PER_TOOL]}
+
+
+def says_the_same(answers: Sequence[Answer]) -> bool:
+    """Return whether different calls were answered alike but for their own values: a mere confirmation."""
+    calls = {answer.call.key for answer in answers}
+    return len(calls) > 1 and len({without_echo(one.text, one.call.arguments) for one in answers}) == 1
 
 
 def trial_calls(trace: Trace) -> list[Call]:
@@ -133,7 +143,7 @@ async def find_roles(sessions: Sessions, traces: Mapping[str, Trace]) -> Roles:
     try:
         async with sessions.fresh() as session:
             await Trial(session, traces, roles).run(order)
-        await _confirm(sessions, roles)
+        await _confirm(sessions, traces, roles)
     except SessionLost:
         pass  # what was seen so far holds
     return roles
@@ -143,9 +153,16 @@ def _num_arguments(trace: Trace) -> int:
     return min(len(answer.call.arguments) for answer in trace.successes)
 
 
-async def _confirm(sessions: Sessions, roles: Roles) -> None:
+def reading_calls(traces: Mapping[str, Trace], roles: Roles) -> list[Call]:
+    """Return the calls of the readers whose answers are kept."""
+    readers = [traces[name] for name in sorted(roles.readers)]
+    return [answer.call for trace in readers for answer in trace.successes[:_MAX_ANSWERS]]
+
+
+async def _confirm(sessions: Sessions, traces: Mapping[str, Trace], roles: Roles) -> None:
     """Read the whole panel twice in a fresh session; whatever makes another answer differ is a writer."""
     async with sessions.fresh() as session:
+        roles.answers |= await snapshot(session, reading_calls(traces, roles))
         for _ in range(3):
             first = await snapshot(session, roles.panel)
             second = await snapshot(session, roles.panel)

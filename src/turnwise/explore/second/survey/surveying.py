@@ -7,13 +7,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from turnwise.explore.second.records import Answer, Call, ServerFacts, Survey, ToolFacts
+from turnwise.explore.second.records import Answer, Link, Path, ServerFacts, Survey, ToolFacts
 from turnwise.explore.second.survey.budget import Budget, Limits
-from turnwise.explore.second.survey.facts import clean_answers, read_afresh
+from turnwise.explore.second.survey.changing import Changes
+from turnwise.explore.second.survey.facts import clean_answers, read_again
 from turnwise.explore.second.survey.knowledge import Knowledge
+from turnwise.explore.second.survey.linking import LinkSearch, complete_lists
 from turnwise.explore.second.survey.refusals import Refusals
 from turnwise.explore.second.survey.roles import Roles, find_roles
-from turnwise.explore.second.survey.sessions import Sessions
+from turnwise.explore.second.survey.sessions import SessionLost, Sessions
 from turnwise.explore.second.survey.walk import Trace, Walk
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
@@ -91,9 +93,29 @@ class _ServerSurvey:
         await self._stage(_WALK, walk.run(say))
         roles = await self._stage(_ROLES, find_roles(self._sessions, walk.traces))
         say(f"{self._sessions.server}: {len(roles.readers)} tools read, {len(roles.writers)} write")
-        answers = await self._stage(_FACTS, read_afresh(self._sessions, walk.traces, roles))
+        answers = list(roles.answers.values())
+        links: list[Link] = []
+        complete: frozenset[tuple[str, Path]] = frozenset()
+        try:
+            async with self._sessions.fresh() as session:
+                answers = await self._stage(_FACTS, read_again(session, walk.traces, roles))
+                tidy = [one for own in clean_answers(answers, roles.volatile).values() for one in own]
+                search = LinkSearch(session, walk.traces, self._refusals, tidy)
+                links = await self._stage(_LINKS, search.find(roles.readers))
+                replies = [one for one in search.replies if not self._refusals.is_refused(one)]
+                complete = complete_lists([*answers, *replies], search.classes)
+        except SessionLost:
+            pass  # what was read before still holds
+        say(f"{self._sessions.server}: {len(links)} links")
         clean = clean_answers(answers, roles.volatile)
         facts = {name: self._facts(trace, roles, clean) for name, trace in walk.traces.items()}
+        fresh = Knowledge(user=self._options.values, loose=self._knowledge.loose)
+        for answer in answers:
+            fresh.learn(answer)
+            fresh.prove(answer.call.tool, answer.call.arguments)
+        trials = Changes(self._sessions, walk.traces, roles, fresh, seed)
+        changes = await self._stage(_CHANGES, trials.find())
+        say(f"{self._sessions.server}: {len(changes)} changes that readers show")
         budget = self._sessions.budget
         return Survey(
             tools=facts,
@@ -130,8 +152,3 @@ def _reason(trace: Trace) -> str:
     if trace.successes:
         return f"{trace.num_calls} calls: its answers hold nothing that lasts and can be asked for"
     return f"{trace.num_calls} calls, the last answer: {trace.last_error}"
-
-
-def panel_calls(roles: Roles) -> list[Call]:
-    """Return the calls that show the state of a server."""
-    return list(roles.panel)

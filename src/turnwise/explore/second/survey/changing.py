@@ -1,0 +1,203 @@
+"""Calls that change something: what every reader answers before and after them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from turnwise.explore.second.records import Call, Change, ColumnPlace, RowDifference
+from turnwise.explore.second.survey.drawing import drawn
+from turnwise.explore.second.survey.knowledge import Knowledge
+from turnwise.explore.second.survey.parameters import Kind, Parameter, parameters_of
+from turnwise.explore.second.survey.probes import probes_of
+from turnwise.explore.second.survey.refusals import leaves
+from turnwise.explore.second.survey.roles import Roles, own_witnesses
+from turnwise.explore.second.survey.sessions import Session, SessionLost, Sessions
+from turnwise.explore.second.survey.snapshots import Snapshot, row_differences, snapshot
+from turnwise.explore.second.survey.walk import Trace
+
+_PER_TOOL = 4
+"""Changes of one tool."""
+_TRIES = 12
+"""Calls of one tool that may turn out to change nothing."""
+_MAX_OTHERS = 6
+_MAX_MUTATIONS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What readers answered before and after one call in a fresh session."""
+
+    call: Call
+    prelude: tuple[Call, ...]
+    before: Snapshot
+    after: Snapshot
+    differences: tuple[RowDifference, ...]
+
+
+class Changes:
+    """The search for changes of one server."""
+
+    def __init__(
+        self, sessions: Sessions, traces: Mapping[str, Trace], roles: Roles, knowledge: Knowledge, seed: str
+    ) -> None:
+        """knowledge: of what a fresh session shows."""
+        self._sessions = sessions
+        self._traces = traces
+        self._roles = roles
+        self._knowledge = knowledge
+        self._rng = Random(seed)  # noqa: S311  # tasks, not secrets
+        self.effects: dict[str, list[Effect]] = {}
+        self._tried: set[str] = set()
+
+    async def find(self) -> list[Change]:
+        """Try every writer in turn, so that all have changes before one has several."""
+        writers = [self._traces[name] for name in sorted(self._roles.writers)]
+        pending = {trace.tool.name: self._proposals(trace) for trace in writers}
+        for _ in range(_PER_TOOL):
+            for name, proposals in list(pending.items()):
+                if self._sessions.budget.is_spent:
+                    break
+                effect = await self._next_effect(proposals)
+                if effect is None:
+                    del pending[name]
+                else:
+                    self.effects.setdefault(name, []).append(effect)
+        return [change for name in self.effects for change in self._changes_of(name)]
+
+    def _proposals(self, trace: Trace) -> Iterator[Call]:
+        """Yield calls of a writer: those that succeeded, and others with things of a fresh session."""
+        for attempt in range(_TRIES):
+            if attempt % 3 == 2 and attempt // 3 < len(trace.successes):
+                call = trace.successes[attempt // 3].call
+            else:
+                arguments = self._knowledge.propose(trace.tool, attempt, self._rng)
+                call = Call(trace.tool.server, trace.tool.name, arguments)
+            if call.key not in self._tried:
+                self._tried.add(call.key)
+                yield call
+
+    async def _next_effect(self, proposals: Iterator[Call]) -> Effect | None:
+        """Make proposed calls in a fresh session until one has an effect."""
+        try:
+            async with self._sessions.fresh() as session:
+                for call in proposals:
+                    if session.budget.is_spent:
+                        return None
+                    if effect := await self._effect(session, call):
+                        return effect
+        except SessionLost:
+            pass
+        return None
+
+    async def _effect(self, session: Session, call: Call) -> Effect | None:
+        readers = self._roles.readers - self._roles.volatile.tools
+        witnesses = [*self._roles.panel, *own_witnesses(call, self._traces, readers)]
+        before = await snapshot(session, witnesses)
+        reply = await session.call(call)
+        prelude: tuple[Call, ...] = ()
+        if reply.is_error and (prelude := self._traces[call.tool].preludes.get(call.key, ())):
+            for needed in prelude:
+                await session.call(needed)
+            before = await snapshot(session, witnesses)
+            reply = await session.call(call)
+        if reply.is_error:
+            return None
+        after = await snapshot(session, witnesses)
+        volatile = self._roles.volatile
+        differences = [
+            difference
+            for key in before
+            if key in after and before[key].call.tool not in volatile.tools
+            for difference in row_differences(before[key], after[key], volatile)
+        ]
+        if not differences or not _mentions(differences, call):
+            return None
+        return Effect(call, prelude, before, after, tuple(differences))
+
+    def _changes_of(self, name: str) -> Iterator[Change]:
+        """Yield the changes of a tool whose effects probes can tell from others."""
+        for effect in self.effects[name]:
+            others = [
+                one.after
+                for own in self.effects.values()
+                for one in own
+                if one is not effect and not one.prelude
+            ]
+            probes = probes_of(effect.call, effect.before, effect.after, others, self._roles.volatile)
+            if probes:
+                yield Change(
+                    effect.call,
+                    effect.prelude,
+                    probes,
+                    effect.differences,
+                    tuple(self._mutations(effect))[:_MAX_MUTATIONS],
+                    tuple(self._other_writers(effect))[:_MAX_OTHERS],
+                    landed(effect.call, effect.differences),
+                )
+
+    def _mutations(self, effect: Effect) -> Iterator[Call]:
+        """Yield the call with one argument changed, to another value that the tool would take."""
+        arguments = effect.call.arguments
+        for parameter in parameters_of(self._traces[effect.call.tool].tool):
+            if parameter.name in arguments:
+                other = self._changed(effect.call.tool, parameter, arguments[parameter.name])
+                if other is not None:
+                    yield replace(effect.call, arguments={**arguments, parameter.name: other})
+
+    def _changed(self, tool: str, parameter: Parameter, value: Any) -> Any:
+        if isinstance(value, bool):
+            return not value
+        if isinstance(value, list) and value and parameter.items is not None:
+            first = self._changed(tool, replace(parameter.items, name=parameter.name), value[0])
+            return None if first is None else [first, *value[1:]]
+        if isinstance(value, dict) and parameter.properties:
+            for part in parameter.properties:
+                if part.name in value and (other := self._changed(tool, part, value[part.name])) is not None:
+                    return {**value, part.name: other}
+            return None
+        for one in self._knowledge.proven.get((tool, parameter.name), []):
+            if one != value and type(one) is type(value) and parameter.accepts(one):
+                return one
+        for one in self._knowledge.candidates(tool, parameter, None, self._rng):
+            if one != value and parameter.accepts(one):
+                return one
+        other = drawn(parameter, self._rng) if parameter.kind is not Kind.OBJECT else None
+        return other if other != value else None
+
+    def _other_writers(self, effect: Effect) -> Iterator[Call]:
+        """Yield calls of other writers, first those on the same thing."""
+        own = effect.call.arguments
+        for name, effects in self.effects.items():
+            if name != effect.call.tool and effects:
+                other = effects[0].call
+                shared = {key: own[key] for key in other.arguments if key in own}
+                if shared and shared != {key: other.arguments[key] for key in shared}:
+                    yield replace(other, arguments={**other.arguments, **shared})
+        for name, effects in self.effects.items():
+            yield from (one.call for one in effects[:1] if name != effect.call.tool)
+
+
+def _mentions(differences: Sequence[RowDifference], call: Call) -> bool:
+    """Return whether rows that differ have an argument's value in a cell, or the reader was asked for one."""
+    sent = {str(leaf).lower() for leaf in leaves(call.arguments) if not isinstance(leaf, bool)}
+    for one in differences:
+        cells = {str(cell).lower() for row in (*one.gone, *one.new) for cell in row if cell is not None}
+        asked = {str(leaf).lower() for leaf in leaves(one.reader.arguments)}
+        is_found = any(value in cell for value in sent if len(value) > 2 for cell in cells)
+        if sent & (cells | asked) or is_found:
+            return True
+    return not sent
+
+
+def landed(call: Call, differences: Sequence[RowDifference]) -> dict[str, ColumnPlace]:
+    """Return the columns in which the values of arguments appear in new rows."""
+    places: dict[str, ColumnPlace] = {}
+    for name, value in call.arguments.items():
+        wanted = {str(leaf) for leaf in leaves(value)}
+        for one in differences:
+            for row in one.new:
+                for column, cell in zip(one.columns, row, strict=True):
+                    if cell is not None and str(cell) in wanted:
+                        places.setdefault(name, ColumnPlace(one.reader.tool, one.path, column))
+    return places
