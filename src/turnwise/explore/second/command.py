@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 
 from turnwise.explore.exploration import Exploration
-from turnwise.explore.report import print_exploration
-from turnwise.explore.report_json import as_json
+from turnwise.explore.second.report import print_exploration
+from turnwise.explore.second.report_json import as_json
 from turnwise.explore.second.continuation import FILE as PROGRESS
 from turnwise.explore.second.continuation import Earlier, read_earlier
 from turnwise.explore.second.continuation import as_json as progress_json

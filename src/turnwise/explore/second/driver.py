@@ -195,7 +195,11 @@ class Explorer:
         if len(self._accepted.tasks) >= self._options.num_tasks:
             return Limit.TASKS
         is_late = time.monotonic() - self._started >= self._options.minutes * 60 * _VERIFIED_END
-        return Limit.TIME if is_late or any(one.why_stopped for one in self._survey.servers.values()) else Limit.NONE
+        return (
+            Limit.TIME
+            if is_late or any(one.why_stopped for one in self._survey.servers.values())
+            else Limit.NONE
+        )
 
     def _server_finding(self, name: str, num_tasks: Mapping[str, int]) -> ServerFinding:
         if name in self._failures:

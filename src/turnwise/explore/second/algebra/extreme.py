@@ -46,7 +46,7 @@ def drafts(relation: Relation, roles: Roles, *, is_complete: bool) -> Iterator[Q
 
 
 def _most(values: Sequence[Scalar], function: str) -> Scalar:
-    return max(values) if function == "highest" else min(values)  # type: ignore[type-var]  # one column has one kind
+    return max(values) if function == "highest" else min(values)
 
 
 def answer(query: Query, records: Sequence[Record]) -> Scalar:

@@ -1,6 +1,7 @@
 """What programs are composed of: the survey, indexed by call, by link and by value."""
 
 import random
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,8 @@ from turnwise.explore.second.records import (
 )
 from turnwise.explore.second.wording.call_phrase import Said, entity_of, value_words
 from turnwise.explore.second.wording.names import handled_noun
+
+_INDEX = re.compile(r"\[\d+\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ class Knowledge:
         return {key: frozenset(columns) for key, columns in found.items()}
 
     def link(self, tool: str, parameter: str) -> Link | None:
-        return self._links.get((tool, parameter))
+        return self._links.get((tool, _INDEX.sub("[]", parameter)))
 
     def is_complete(self, relation: Relation) -> bool:
         """Return whether a relation has all things of its kind, or all that a proven filter keeps."""
@@ -133,6 +136,8 @@ class Knowledge:
         facts = self.survey.tools[tool]
         found = [Said(name, words, "", is_phrase=True) for name, words in phrases.items()]
         for name, value in flat(arguments).items():
+            if name in phrases or f"{name}[]" in phrases:
+                continue
             link = self.link(tool, name) or self.link(tool, f"{name}[]")
             entity = entity_of(name, link.entity, facts.tool, noun) if link is not None else ""
             entity = entity or handled_noun(name.rpartition(".")[2])
@@ -144,7 +149,8 @@ class Knowledge:
         link = self.link(call.tool, parameter)
         if link is None:
             return
-        wanted = flat(call.arguments).get(parameter)
+        wanted = flat(call.arguments).get(parameter.removesuffix("[]"))
+        wanted = wanted[0] if isinstance(wanted, list) and wanted else wanted
         for place in link.columns:
             for answer in self.survey.tools[place.tool].answers:
                 if answer.call == call or place.tool not in self.survey.tools:

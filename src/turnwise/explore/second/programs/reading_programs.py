@@ -81,10 +81,14 @@ def ways(known: Knowledge, call: Call, depth: int) -> Iterator[Way]:
     yield Way((*prelude, step), call, {}, {}, _values(call))
     if depth <= 1 or prelude:
         return
-    for parameter, value in flat(call.arguments).items():
+    for name, value in flat(call.arguments).items():
+        if isinstance(value, list) and len(value) != 1:
+            continue
+        parameter = f"{name}[]" if isinstance(value, list) else name
         sources = list(known.sources(call, parameter))
-        rng = known.rng(f"ways/{call.key}/{parameter}")
+        rng = known.rng(f"ways/{call.key}/{name}")
         for source in rng.sample(sources, min(_SOURCES, len(sources))):
+            [value] = value if isinstance(value, list) else [value]
             bare = value.removeprefix(source.prefix) if source.prefix else value
             for query in known.reaching(source, bare)[:_PER_SOURCE]:
                 for before in itertools.islice(ways(known, source.answer.call, depth - 1), _PER_SOURCE):
@@ -103,8 +107,9 @@ def _joined(
     taken = [Taken(parameter, number, query, prefix)]
     taken += [Taken(name, number, replace(query, column=column)) for name, column in link.companions]
     names = {one.parameter for one in taken}
-    arguments = {name: value for name, value in call.arguments.items() if name not in names}
-    fixed = tuple(value for name, value in flat(call.arguments).items() if name not in names)
+    bare = {name.removesuffix("[]") for name in names}
+    arguments = {name: value for name, value in call.arguments.items() if name not in bare}
+    fixed = tuple(value for name, value in flat(call.arguments).items() if name not in bare)
     things = _things(known, before, relation)
     phrase, noun = entity_phrase(query, things)
     step = Step(call.server, call.tool, arguments, tuple(taken))
