@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from turnwise.explore.second.algebra import aggregate, count, extreme, field, group, look_up, only
+from turnwise.explore.second.algebra import aggregate, count, distinct, extreme, field, group, look_up, only
 from turnwise.explore.second.algebra.columns import Roles
 from turnwise.explore.second.algebra.query import Form, Query, Record, chosen
 from turnwise.explore.second.algebra.sql_text import SqlTable
@@ -40,6 +40,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "extreme": extreme,
     "aggregate": aggregate,
     "group": group,
+    "distinct": distinct,
     "only": only,
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from turnwise.explore.second.records import Cell, Column, Relation
-from turnwise.explore.second.wording.names import is_handle
+from turnwise.explore.second.wording.names import is_handle, words_of
 
 MAX_CHARS = 80
 _MAX_GROUPS = 12
@@ -97,6 +97,7 @@ def _name_cost(relation: Relation, column: Column, linked: Collection[str]) -> t
     return (
         machine,
         places,
+        is_handle(column.name),
         column.name not in linked,
         sum(len(str(cell)) for cell in cells) / len(cells) > 50,
     )
@@ -135,7 +136,9 @@ def _may_ask(relation: Relation, column: Column, linked: Collection[str]) -> boo
     cells = _texts(relation, column)
     is_id = column.kind == "integer" and (column.name in linked or is_handle(column.name))
     is_code = all(isinstance(cell, str) and is_machine_made(cell) for cell in cells)
-    return column.kind != "boolean" and not is_id and not is_code and any(map(is_sayable, cells))
+    is_named = any(len(word) > 1 and not word.isdigit() for word in words_of(column.name))
+    is_fact = column.kind != "boolean" and not is_id and not is_code
+    return is_named and is_fact and any(map(is_sayable, cells))
 
 
 def _asked_cost(relation: Relation, column: Column) -> tuple[float, ...]:

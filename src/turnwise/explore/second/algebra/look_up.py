@@ -15,9 +15,15 @@ _MOST_ROWS, _MOST_COLUMNS = 40, 6
 
 def drafts(relation: Relation, roles: Roles, *, is_complete: bool) -> Iterator[Query]:
     del is_complete
-    if not relation.is_list or len(relation.rows) < 2:
+    if not relation.is_list:
         return
     kinds = {column.name: column.kind for column in relation.columns}
+    if len(relation.rows) == 1:  # the only one that a search finds
+        found = dict(next(relation.records()))
+        for name in (*roles.names[:1], *roles.asked[:_MOST_COLUMNS]):
+            if name in found and is_sayable(found[name]):
+                yield Query("look_up", relation.path, relation.noun, name, kinds[name])
+        return
     names = [name for name in roles.names if not all(map(is_machine_made, relation.values(name)))][:1]
     for name in names or roles.names[:1]:
         for place, asked in enumerate(column for column in roles.asked if column != name):
@@ -50,6 +56,8 @@ def form(query: Query) -> Form:
 
 
 def phrase(query: Query, things: Things) -> str:
+    if not query.where:
+        return f"the {things.column(query.column, query.kind)} of {things.one()}"
     [condition] = query.where
     is_plain = entity_noun(condition.column) in ("", things.noun)
     row = f"the {things.noun} {quoted(condition.value)}{things.tail}" if is_plain else things.one(query.where)

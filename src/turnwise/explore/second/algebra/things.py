@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from turnwise.explore.second.algebra.query import Condition
-from turnwise.explore.second.wording.names import human, plural, quoted, stated_column
+from turnwise.explore.second.wording.names import article, human, plural, quoted, stated_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Things:
     def _condition(self, condition: Condition) -> str:
         name = self.column(condition.column)
         if condition.sign != "is":
-            return f"with {name} {condition.sign} {quoted(condition.value)}"
+            return f"with {article(name)} {condition.sign} {quoted(condition.value)}"
         if isinstance(condition.value, bool):
             words = human(condition.column)
             words = words.removeprefix("is ").removeprefix("has ")

@@ -57,6 +57,21 @@ class Knowledge:
         """The answers that questions are about: those of readers that do not compute."""
         return [answer for facts in self.survey.readers() if not facts.is_pure for answer in facts.answers]
 
+    def noun(self, relation: Relation) -> str:
+        """Return what a row is called."""
+        is_shared = (relation.call.tool, relation.path) in self.shared_paths
+        return "entry" if is_shared and relation.is_list else relation.noun
+
+    @cached_property
+    def shared_paths(self) -> frozenset[tuple[str, Path]]:
+        """The tools and paths at which different kinds of rows stand: their names say nothing of the rows."""
+        columns: dict[tuple[str, Path], set[tuple[str, ...]]] = defaultdict(set)
+        for answer in self.answers:
+            for relation in answer.relations:
+                names = tuple(column.name for column in relation.columns)
+                columns[answer.call.tool, relation.path].add(names)
+        return frozenset(key for key, kinds in columns.items() if _are_unlike(kinds))
+
     @cached_property
     def shortest(self) -> Mapping[tuple[str, Path, Row], int]:
         """By tool, path and row: the least number of arguments that show it in a list."""
@@ -72,7 +87,7 @@ class Knowledge:
     def is_news(self, answer: Answer, relation: Relation) -> bool:
         """Return whether a part of an answer is worth questions: it is not shown by a shorter call.
 
-        Counts that stand beside a list are not: they repeat what the list shows.
+        Fields that stand beside a list are not, unless they are those of a thing that was looked up.
         """
         num = len(flat(answer.call.arguments))
         if relation.is_list:
@@ -82,9 +97,9 @@ class Knowledge:
                 for link in (self.link(answer.call.tool, name) for name in flat(answer.call.arguments))
             )
             return is_filtered or any(least >= num for least in rows)
-        has_list = any(one.is_list for one in answer.relations)
-        is_count = all(column.kind in ("integer", "boolean") for column in relation.columns)
-        return not (has_list and is_count)
+        links = (self.link(answer.call.tool, name) for name in flat(answer.call.arguments))
+        is_thing = any(link is not None and link.kind == "key" for link in links)
+        return is_thing or not any(one.is_list for one in answer.relations)
 
     @cached_property
     def linked_columns(self) -> Mapping[tuple[str, Path], frozenset[str]]:
@@ -136,7 +151,7 @@ class Knowledge:
         facts = self.survey.tools[tool]
         found = [Said(name, words, "", is_phrase=True) for name, words in phrases.items()]
         for name, value in flat(arguments).items():
-            if name in phrases or f"{name}[]" in phrases:
+            if name in phrases or f"{name}[]" in phrases or value in ({}, []):
                 continue
             link = self.link(tool, name) or self.link(tool, f"{name}[]")
             entity = entity_of(name, link.entity, facts.tool, noun) if link is not None else ""
@@ -179,6 +194,11 @@ class Knowledge:
             except (LookupError, ValueError):
                 continue
         return found
+
+
+def _are_unlike(kinds: set[tuple[str, ...]]) -> bool:
+    """Return whether two sets of columns have little in common."""
+    return any(len(set(one) & set(other)) * 2 < min(len(one), len(other)) for one in kinds for other in kinds)
 
 
 def _prefix(link: Link, call: Call) -> str:

@@ -18,11 +18,12 @@ from turnwise.explore.second.wording import questions
 from turnwise.explore.second.wording.call_phrase import object_of, order, things_of
 from turnwise.explore.second.wording.names import entity_noun
 
-_PER_ANSWER = 24
+_PER_ANSWER = 60
 _SOURCES = 6
 _PER_SOURCE = 2
 _DEPTH = 3
 _PER_CHAIN = 3
+_ROW_PAIRS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ def _things(
     said_phrases = way.phrases if phrases is None else phrases
     arguments = way.steps[-1].arguments
     said = known.said(way.call.tool, arguments, said_phrases, relation.noun)
-    return things_of(tool, relation.noun, relation.is_list, said)
+    return things_of(tool, known.noun(relation), relation.is_list, said)
 
 
 def _draft(known: Knowledge, shape: str, way: Way, relation: Relation, query: Query) -> Draft:
@@ -185,6 +186,7 @@ def worth(known: Knowledge, program: Program, relation: Relation, values: tuple[
         cells = [cell for cell in relation.values(query.column) if cell is not None]
         score -= 1.5 * any(isinstance(cell, str) and is_machine_made(cell) for cell in cells)
         score -= 1.0 * any(map(is_location, cells))
+    score -= 0.5 * max(0, query.column.count(".") - 1)
     score -= 0.5 * sum(is_machine_made(value) or is_location(value) for value in values)
     return score - 0.2 * max(0, len(values) - 2)
 
@@ -197,6 +199,47 @@ def comparisons(known: Knowledge) -> Iterator[Draft]:
         alone = [answer for answer in facts.answers if len(flat(answer.call.arguments)) == 1]
         for one, other in itertools.pairwise(alone[:12]):
             yield from _compared(known, one, other)
+
+
+def comparisons_within(known: Knowledge) -> Iterator[Draft]:
+    """Yield the difference or the total of one column for two rows of a list."""
+    for answer in known.answers:
+        way = Way(
+            (Step(answer.call.server, answer.call.tool, answer.call.arguments),), answer.call, {}, {}, ()
+        )
+        for relation in filter(partial(known.is_news, answer), answer.relations):
+            yield from _two_rows(known, way, relation)
+
+
+def _two_rows(known: Knowledge, way: Way, relation: Relation) -> Iterator[Draft]:
+    roles = known.roles(relation)
+    if not relation.is_list or known.survey.tools[way.call.tool].preludes.get(way.call.key):
+        return
+    look_ups = [
+        query
+        for query in known.queries(relation)
+        if query.operation == "look_up" and query.column in roles.measures and query.where
+    ]
+    rng = known.rng(f"rows/{way.call.key}/{relation.path}")
+    for query in rng.sample(look_ups, min(_ROW_PAIRS, len(look_ups))):
+        others = [one for one in look_ups if one.column == query.column and one.where != query.where]
+        if not others or is_machine_made(query.where[0].value):
+            continue
+        other = rng.choice(others)
+        combination = rng.choice(
+            ("difference", "total") if query.column in roles.amounts else ("difference",)
+        )
+        program = Program("compare", way.steps, (Asked(0, query), Asked(0, other)), combination)
+        things = _things(known, way, relation)
+        first, second = (algebra.phrase(one, things) for one in (query, other))
+        column = f"the {things.column(query.column, query.kind)} of "
+        if combination == "difference":
+            phrase = f"the difference between {first} and {second}"
+        else:
+            phrase = f"the total {column.removeprefix('the ')}{first.removeprefix(column)} and {second.removeprefix(column)}"
+        values = (*_values(way.call), query.where[0].value, other.where[0].value)
+        score = worth(known, program, relation, values) + 0.5
+        yield Draft(program, questions.ask(phrase, program.form), entities_of(values), score)
 
 
 def _compared(known: Knowledge, one: Answer, other: Answer) -> Iterator[Draft]:

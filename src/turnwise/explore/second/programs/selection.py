@@ -7,7 +7,12 @@ from turnwise.explore.second.programs.changing_programs import changes, severals
 from turnwise.explore.second.programs.computing_programs import computations
 from turnwise.explore.second.programs.draft import Draft
 from turnwise.explore.second.programs.knowledge import Knowledge
-from turnwise.explore.second.programs.reading_programs import chains, comparisons, look_ups
+from turnwise.explore.second.programs.reading_programs import (
+    chains,
+    comparisons,
+    comparisons_within,
+    look_ups,
+)
 
 _MOST = 6_000
 """Drafts that are considered."""
@@ -17,7 +22,7 @@ _PER_TEMPLATE = 12
 
 def drafts_of(known: Knowledge, others: Sequence[Draft] = ()) -> list[Draft]:
     """Return the drafts, those to verify first at the front; no two ask the same question."""
-    composed = (look_ups, chains, comparisons, computations, changes, severals, transfers)
+    composed = (look_ups, chains, comparisons, comparisons_within, computations, changes, severals, transfers)
     found = [draft for compose in composed for draft in _some(compose(known), known, compose.__name__)]
     return in_turns(unlike([*found, *others]), known)
 

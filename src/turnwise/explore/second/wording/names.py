@@ -69,8 +69,9 @@ def stated_column(name: str, noun: str, kind: str = "") -> str:
     """Return a column's name as a noun without that of its row: "number of pages" of `book_pages`."""
     words = human(name.rpartition(".")[2] if name.count(".") > 1 else name)
     words = words.removeprefix(f"{noun} ") or words
-    if kind == "integer" and " " not in words and singular(words) != words:
-        return f"number of {words}"
+    if kind == "integer" and singular(words) != words and not words.startswith("number of "):
+        rest = words.removeprefix("total ")
+        return f"{'' if rest == words else 'total '}number of {rest}"
     if kind == "integer" and words.endswith(" count"):
         return f"number of {plural(words.removesuffix(' count'))}"
     if kind == "date" and not words.endswith((" date", "date", " time", "time", "day")):
