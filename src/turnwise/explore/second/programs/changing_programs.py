@@ -12,10 +12,10 @@ from turnwise.explore.second.programs.program import Program, Step, Taken, flat,
 from turnwise.explore.second.programs.reading_programs import Way, _things, entity_phrase, ways
 from turnwise.explore.second.records import Call, Change
 from turnwise.explore.second.wording import questions
-from turnwise.explore.second.wording.call_phrase import order
+from turnwise.explore.second.wording.call_phrase import change_order
 from turnwise.types import StateProbe
 
-_MOST_PAIRS = 60
+_MOST_PAIRS = 24
 _PER_CHANGE = 4
 _MIN_CHARS = 3
 
@@ -49,7 +49,7 @@ def _values(call: Call) -> set[str]:
 
 def _options(known: Knowledge, call: Call) -> set[str]:
     """Return the values of a call that name nothing: they are not links."""
-    return {str(value) for name, value in flat(call.arguments).items() if known.link(call.tool, name) is None}
+    return {str(value) for name, value in flat(call.arguments).items() if not known.links(call.tool, name)}
 
 
 def _steps(change: Change) -> tuple[Step, ...]:
@@ -59,7 +59,9 @@ def _steps(change: Change) -> tuple[Step, ...]:
 def _order(known: Knowledge, call: Call, phrases: dict[str, str] | None = None) -> str:
     facts = known.survey.tools[call.tool]
     arguments = {name: value for name, value in flat(call.arguments).items() if name not in (phrases or {})}
-    return order(facts.tool, known.said(call.tool, arguments, phrases or {}, ""))
+    said = known.said(call.tool, arguments, phrases or {}, "")
+    is_new = not any(link.kind != "new" for name in arguments for link in known.links(call.tool, name))
+    return change_order(facts.tool, said, is_new=is_new)
 
 
 def _draft(known: Knowledge, program: Program, orders: list[str], worth: float) -> Draft:
@@ -75,9 +77,7 @@ def transfers(known: Knowledge) -> Iterator[Draft]:
         texts = {
             name: value
             for name, value in flat(change.call.arguments).items()
-            if isinstance(value, str)
-            and len(value) >= _MIN_CHARS
-            and known.link(change.call.tool, name) is None
+            if isinstance(value, str) and len(value) >= _MIN_CHARS and not known.links(change.call.tool, name)
         }
         for name, value in list(texts.items())[:2]:
             if name in change.landed and _is_traceable(change, value):

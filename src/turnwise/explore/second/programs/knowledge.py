@@ -23,8 +23,8 @@ from turnwise.explore.second.records import (
     Scalar,
     Survey,
 )
-from turnwise.explore.second.wording.call_phrase import Said, entity_of, value_words
-from turnwise.explore.second.wording.names import handled_noun
+from turnwise.explore.second.wording.call_phrase import Said, object_of, value_words
+from turnwise.explore.second.wording.names import entity_noun, handled_noun, is_handle
 
 _INDEX = re.compile(r"\[\d+\]")
 
@@ -36,6 +36,7 @@ class Source:
     answer: Answer
     relation: Relation
     place: ColumnPlace
+    link: Link
     prefix: str = ""
     """What the argument has before the value."""
 
@@ -46,7 +47,9 @@ class Knowledge:
     def __init__(self, survey: Survey, seed: int) -> None:
         self.survey = survey
         self.seed = seed
-        self._links: dict[tuple[str, str], Link] = {(one.tool, one.parameter): one for one in survey.links}
+        self._links: dict[tuple[str, str], list[Link]] = defaultdict(list)
+        for link in survey.links:
+            self._links[link.tool, link.parameter.removesuffix("[]")].append(link)
         self._roles: dict[tuple[str, Path], Roles] = {}
 
     def rng(self, name: str) -> random.Random:
@@ -92,13 +95,8 @@ class Knowledge:
         num = len(flat(answer.call.arguments))
         if relation.is_list:
             rows = [self.shortest[answer.call.tool, relation.path, row] for row in relation.rows]
-            is_filtered = any(
-                link is not None and link.kind != "new"
-                for link in (self.link(answer.call.tool, name) for name in flat(answer.call.arguments))
-            )
-            return is_filtered or any(least >= num for least in rows)
-        links = (self.link(answer.call.tool, name) for name in flat(answer.call.arguments))
-        is_thing = any(link is not None and link.kind == "key" for link in links)
+            return self.takes_things(answer.call, "key", "filter") or any(least >= num for least in rows)
+        is_thing = self.takes_things(answer.call, "key")
         return is_thing or not any(one.is_list for one in answer.relations)
 
     @cached_property
@@ -110,15 +108,24 @@ class Knowledge:
                 found[place.tool, place.path].add(place.column)
         return {key: frozenset(columns) for key, columns in found.items()}
 
-    def link(self, tool: str, parameter: str) -> Link | None:
-        return self._links.get((tool, _INDEX.sub("[]", parameter)))
+    def links(self, tool: str, parameter: str) -> list[Link]:
+        """Return the links of a parameter; of a list, those of its items."""
+        return self._links.get((tool, _INDEX.sub("[]", parameter).removesuffix("[]")), [])
+
+    def takes_things(self, call: Call, *kinds: str) -> bool:
+        """Return whether an argument of a call is linked in one of these ways."""
+        return any(
+            link.kind in kinds for name in flat(call.arguments) for link in self.links(call.tool, name)
+        )
 
     def is_complete(self, relation: Relation) -> bool:
         """Return whether a relation has all things of its kind, or all that a proven filter keeps."""
         if (relation.call.key, relation.path) in self.survey.complete:
             return True
-        links = [self.link(relation.call.tool, name) for name in flat(relation.call.arguments)]
-        return bool(links) and all(one is not None and one.kind in ("filter", "key") for one in links)
+        names = flat(relation.call.arguments)
+        return bool(names) and all(
+            any(link.kind != "new" for link in self.links(relation.call.tool, name)) for name in names
+        )
 
     def pooled(self, tool: str, path: Path) -> Relation | None:
         """Return the rows that all answers of a tool have at a path, as one list."""
@@ -148,32 +155,44 @@ class Knowledge:
         self, tool: str, arguments: Mapping[str, Any], phrases: Mapping[str, str], noun: str
     ) -> list[Said]:
         """Return the arguments of a call in words; `phrases` has those that are read from earlier answers."""
-        facts = self.survey.tools[tool]
         found = [Said(name, words, "", is_phrase=True) for name, words in phrases.items()]
         for name, value in flat(arguments).items():
             if name in phrases or f"{name}[]" in phrases or value in ({}, []):
                 continue
-            link = self.link(tool, name) or self.link(tool, f"{name}[]")
-            entity = entity_of(name, link.entity, facts.tool, noun) if link is not None else ""
-            entity = entity or handled_noun(name.rpartition(".")[2])
+            entity = self._entity(tool, name, noun)
             found.append(Said(name, value_words(value), entity))
         return found
 
+    def _entity(self, tool: str, name: str, noun: str) -> str:
+        """Return what a value is called; empty if the parameter does not take things."""
+        links = self.links(tool, name)
+        handled = handled_noun(name.rpartition(".")[2].rstrip("[]"))
+        if handled or not any(link.kind == "key" or is_handle(name, or_name=True) for link in links):
+            return handled
+        nouns = [entity_noun(link.entity) for link in links]
+        own = entity_noun(name.rpartition(".")[2].rstrip("[]"))
+        return (
+            own
+            or min(filter(None, nouns), key=len, default="")
+            or noun
+            or object_of(self.survey.tools[tool].tool)
+        )
+
     def sources(self, call: Call, parameter: str) -> Iterator[Source]:
         """Yield the rows of other answers that hold an argument of a call."""
-        link = self.link(call.tool, parameter)
-        if link is None:
-            return
         wanted = flat(call.arguments).get(parameter.removesuffix("[]"))
         wanted = wanted[0] if isinstance(wanted, list) and wanted else wanted
-        for place in link.columns:
+        places = {
+            (place, link.prefix): link for link in self.links(call.tool, parameter) for place in link.columns
+        }
+        for (place, _), link in places.items():
             for answer in self.survey.tools[place.tool].answers:
-                if answer.call == call or place.tool not in self.survey.tools:
+                if answer.call == call:
                     continue
                 prefix = _prefix(link, answer.call)
                 for relation in answer.relations:
                     if relation.path == place.path and _holds(relation, place.column, wanted, prefix):
-                        yield Source(answer, relation, place, prefix)
+                        yield Source(answer, relation, place, link, prefix)
 
     def reaching(self, source: Source, wanted: Scalar) -> list[Query]:
         """Return queries that come to the value which a later call needs."""

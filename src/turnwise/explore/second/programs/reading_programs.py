@@ -11,7 +11,7 @@ from turnwise.explore.second.algebra.columns import is_location, is_machine_made
 from turnwise.explore.second.algebra.query import Query
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.programs.draft import Draft
-from turnwise.explore.second.programs.knowledge import Knowledge, entities_of
+from turnwise.explore.second.programs.knowledge import Knowledge, Source, entities_of
 from turnwise.explore.second.programs.program import Asked, Program, Step, Taken, flat
 from turnwise.explore.second.records import Answer, Call, Relation
 from turnwise.explore.second.wording import questions
@@ -95,23 +95,19 @@ def ways(known: Knowledge, call: Call, depth: int) -> Iterator[Way]:
                 for before in itertools.islice(ways(known, source.answer.call, depth - 1), _PER_SOURCE):
                     if call.tool in (one.tool for one in before.steps):
                         continue
-                    yield _joined(known, before, source.relation, query, call, parameter, source.prefix)
+                    yield _joined(known, before, source, query, call, parameter)
 
 
-def _joined(
-    known: Knowledge, before: Way, relation: Relation, query: Query, call: Call, parameter: str, prefix: str
-) -> Way:
+def _joined(known: Knowledge, before: Way, source: Source, query: Query, call: Call, parameter: str) -> Way:
     """Return the way that takes an argument from the last answer of another way."""
-    link = known.link(call.tool, parameter)
-    assert link is not None
     number = len(before.steps) - 1
-    taken = [Taken(parameter, number, query, prefix)]
-    taken += [Taken(name, number, replace(query, column=column)) for name, column in link.companions]
+    taken = [Taken(parameter, number, query, source.prefix)]
+    taken += [Taken(name, number, replace(query, column=column)) for name, column in source.link.companions]
     names = {one.parameter for one in taken}
     bare = {name.removesuffix("[]") for name in names}
     arguments = {name: value for name, value in call.arguments.items() if name not in bare}
     fixed = tuple(value for name, value in flat(call.arguments).items() if name not in bare)
-    things = _things(known, before, relation)
+    things = _things(known, before, source.relation)
     phrase, noun = entity_phrase(query, things)
     step = Step(call.server, call.tool, arguments, tuple(taken))
     named = tuple(one.value for one in query.where)
@@ -236,7 +232,8 @@ def _two_rows(known: Knowledge, way: Way, relation: Relation) -> Iterator[Draft]
         if combination == "difference":
             phrase = f"the difference between {first} and {second}"
         else:
-            phrase = f"the total {column.removeprefix('the ')}{first.removeprefix(column)} and {second.removeprefix(column)}"
+            rest = f"{first.removeprefix(column)} and {second.removeprefix(column)}"
+            phrase = f"the total {column.removeprefix('the ')}{rest}"
         values = (*_values(way.call), query.where[0].value, other.where[0].value)
         score = worth(known, program, relation, values) + 0.5
         yield Draft(program, questions.ask(phrase, program.form), entities_of(values), score)

@@ -90,15 +90,27 @@ async def _play(draft: Draft, toolbox: Toolbox, witnesses: Witnesses) -> PlanRun
 
 
 async def _play_change(draft: Draft, toolbox: Toolbox, witnesses: Witnesses) -> PlanRun | Refusal:
-    """Play a plan whose probes must not all hold before it, and hold after it; then ask the witnesses."""
+    """Play a plan whose probes must not all hold before it, and hold after it; then ask the witnesses.
+
+    A probe that expects nothing yet must answer differently after the plan: its answer is what it will expect.
+    """
     expected = draft.case.conclude(()).probes
-    if all_hold(expected, await asked(expected, toolbox)):
+    before = await asked(expected, toolbox)
+    if any(map(_expects, expected)) and all_hold(expected, before):
         return Refusal(THERE_BEFORE, str(expected))
     played = await follow(draft.case, toolbox)
     answers = await asked(_probed(draft, witnesses), toolbox)
-    if not all_hold(expected, answers[: len(expected)]):
-        return Refusal(NOT_SEEN, str(expected))
+    is_other = all(
+        _expects(probe) or one.content != other.content
+        for probe, one, other in zip(expected, before, answers, strict=False)
+    )
+    if not is_other or not all_hold(expected, answers[: len(expected)]):
+        return Refusal(NOT_SEEN, str(expected)[:300])
     return replace(played, probe_answers=tuple(answers))
+
+
+def _expects(probe: StateProbe) -> bool:
+    return bool(probe.contains or probe.lacks or probe.equals)
 
 
 def _probed(draft: Draft, witnesses: Witnesses) -> tuple[StateProbe, ...]:

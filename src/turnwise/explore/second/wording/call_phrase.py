@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnwise.explore.second.algebra.things import Things
-from turnwise.explore.second.wording.names import entity_noun, human, listing, quoted, singular, words_of
+from turnwise.explore.second.wording.names import (
+    article,
+    handled_noun,
+    human,
+    listing,
+    quoted,
+    singular,
+    words_of,
+)
 from turnwise.types import Tool
 
 _MAX_ORDER_WORDS = 14
@@ -70,14 +78,34 @@ def _with(arguments: Sequence[Said]) -> str:
 
 def _parameter(said: Said) -> str:
     """Return a parameter's name as words; of a nested one the last part."""
-    last = re.split(r"[.\[\]]+", said.parameter.rstrip("[]"))[-1]
-    return f"the {human(last)}"
+    return f"the {human(_last(said.parameter))}"
+
+
+def _last(parameter: str) -> str:
+    return re.split(r"[.\[\]]+", parameter.rstrip("[]"))[-1]
 
 
 def order(tool: Tool, arguments: Sequence[Said]) -> str:
     """Return what the tool does with the arguments, as an order without a full stop."""
     listed = listing([f"{_parameter(one).removeprefix('the ')} {one.words}" for one in arguments])
     return f"{imperative(tool)}{f' with {listed}' if listed else ''}"
+
+
+def change_order(tool: Tool, arguments: Sequence[Said], *, is_new: bool) -> str:
+    """Return a change as an order: "create an entity with name “Tomas”"."""
+    words = list(words_of(tool.server_tool))
+    verb, said = words[0], imperative(tool)
+    if len(words) < 2 or said.partition(" ")[0] != verb:
+        return order(tool, arguments)
+    noun = singular(" ".join(words[1:]))
+    thing = article(noun) if is_new else f"the {noun}"
+    for one in arguments:
+        if handled_noun(_last(one.parameter)) == noun:  # `entityNames` of `delete_entities`
+            thing = f"the {noun} {one.words}"
+            arguments = [other for other in arguments if other is not one]
+            break
+    listed = listing([f"{_parameter(one).removeprefix('the ')} {one.words}" for one in arguments])
+    return f"{verb} {thing}{f' with {listed}' if listed else ''}"
 
 
 def imperative(tool: Tool) -> str:
@@ -96,9 +124,3 @@ def imperative(tool: Tool) -> str:
         if rest.isprintable() and not set(rest) & set("`*{}[]<>"):
             return f"{verb} {rest}"
     return name
-
-
-def entity_of(parameter: str, entity: str, tool: Tool, noun: str) -> str:
-    """Return what the values of a parameter are called."""
-    last = re.split(r"[.\[\]]+", parameter.rstrip("[]"))[-1]
-    return entity_noun(last) or entity_noun(entity) or noun or object_of(tool)

@@ -4,11 +4,13 @@ import functools
 import json
 import re
 
-MAX_WORDS = 5
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|[A-Z]|\d+")
 _BARE = re.compile(r"-?\d+(?:\.\d+)?|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?Z?)?")
 _HANDLES = ("id", "ids", "key", "uuid", "number", "name", "names", "path", "title")
 """Last words of a name that say in which way it names a thing, and not what."""
+
+
+_PREPOSITIONS = ("from", "to", "by", "at", "in", "of", "on", "for", "with", "since", "until")
 
 
 @functools.cache
@@ -60,15 +62,20 @@ def handled_noun(name: str) -> str:
     return entity_noun(name) if words_of(name)[-1:] and words_of(name)[-1] in _HANDLES else ""
 
 
-def is_handle(name: str) -> bool:
-    """Return whether a name says that its values are ids."""
-    return words_of(name)[-1:] in (("id",), ("ids",), ("uuid",), ("key",))
+def is_handle(name: str, *, or_name: bool = False) -> bool:
+    """Return whether a name says that its values are ids; or also names, paths and the like."""
+    last = words_of(name)[-1:]
+    return last in (("id",), ("ids",), ("uuid",), ("key",)) or (
+        or_name and last[0:] != () and last[0] in _HANDLES
+    )
 
 
 def stated_column(name: str, noun: str, kind: str = "") -> str:
     """Return a column's name as a noun without that of its row: "number of pages" of `book_pages`."""
     words = human(name.rpartition(".")[2] if name.count(".") > 1 else name)
     words = words.removeprefix(f"{noun} ") or words
+    if words in _PREPOSITIONS:
+        return f"“{words}”"
     if kind == "integer" and singular(words) != words and not words.startswith("number of "):
         rest = words.removeprefix("total ")
         return f"{'' if rest == words else 'total '}number of {rest}"
