@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from turnwise.explore.second.records import Cell, Column, Relation
-from turnwise.explore.second.wording.names import is_handle, words_of
+from turnwise.explore.second.wording.names import is_handle, is_opaque
 
 MAX_CHARS = 80
 _MAX_GROUPS = 12
@@ -15,6 +15,7 @@ _MIN_LEVELS = 5
 _SPREAD = 3.0
 """Amounts that are added up differ by more than this factor; rates, grades and ages rarely do."""
 _MACHINE = re.compile(r"[0-9a-f]{7,}|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|[\w+/=-]*\d[\w+/=-]{15,}|\d+")
+_ABSOLUTE = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?/|[A-Za-z]:\\\\")
 _PLACE = re.compile(r"(?:[a-z][a-z0-9+.-]*:/)?(?:[\w.-]*/)+[\w.-]*\S*|[A-Za-z]:\\.*")
 
 
@@ -136,9 +137,9 @@ def _may_ask(relation: Relation, column: Column, linked: Collection[str]) -> boo
     cells = _texts(relation, column)
     is_id = column.kind == "integer" and (column.name in linked or is_handle(column.name))
     is_code = all(isinstance(cell, str) and is_machine_made(cell) for cell in cells)
-    is_named = any(len(word) > 1 and not word.isdigit() for word in words_of(column.name))
-    is_fact = column.kind != "boolean" and not is_id and not is_code
-    return is_named and is_fact and any(map(is_sayable, cells))
+    is_absolute = all(isinstance(cell, str) and _ABSOLUTE.match(cell) for cell in cells)
+    is_fact = column.kind != "boolean" and not is_id and not is_code and not is_absolute
+    return is_fact and not is_opaque(column.name) and any(map(is_sayable, cells))
 
 
 def _asked_cost(relation: Relation, column: Column) -> tuple[float, ...]:

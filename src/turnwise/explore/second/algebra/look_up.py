@@ -8,7 +8,7 @@ from turnwise.explore.second.algebra.query import Condition, Form, Query, Record
 from turnwise.explore.second.algebra.sql_text import SqlTable, where_of
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
-from turnwise.explore.second.wording.names import entity_noun, quoted
+from turnwise.explore.second.wording.names import entity_noun, is_opaque, quoted
 
 _MOST_ROWS, _MOST_COLUMNS = 40, 6
 
@@ -59,7 +59,7 @@ def phrase(query: Query, things: Things) -> str:
     if not query.where:
         return f"the {things.column(query.column, query.kind)} of {things.one()}"
     [condition] = query.where
-    is_plain = entity_noun(condition.column) in ("", things.noun)
+    is_plain = entity_noun(condition.column) in ("", things.noun) or is_opaque(condition.column)
     row = f"the {things.noun} {quoted(condition.value)}{things.tail}" if is_plain else things.one(query.where)
     return f"the {things.column(query.column, query.kind)} of {row}"
 

@@ -10,7 +10,7 @@ from turnwise.explore.second.programs.draft import Draft
 from turnwise.explore.second.programs.knowledge import Knowledge, entities_of
 from turnwise.explore.second.programs.program import Program, Step, Taken, flat, put
 from turnwise.explore.second.programs.reading_programs import Way, _things, entity_phrase, ways
-from turnwise.explore.second.records import Call, Change
+from turnwise.explore.second.records import Call, Change, ColumnPlace
 from turnwise.explore.second.wording import questions
 from turnwise.explore.second.wording.call_phrase import change_order
 from turnwise.types import StateProbe
@@ -39,8 +39,13 @@ def severals(known: Knowledge) -> Iterator[Draft]:
             or other.prelude
         ):
             continue
-        program = Program("several", (*_steps(one), *_steps(other)), changes=(one, other))
+        program = Program("several", (*_steps(one), *_steps(other)), changes=(_open(one), _open(other)))
         yield _draft(known, program, [_order(known, one.call), _order(known, other.call)], 1.0)
+
+
+def _open(change: Change) -> Change:
+    """Return a change whose whole answers are not known, since it is made with another one."""
+    return replace(change, probes=tuple(replace(probe, equals="") for probe in change.probes))
 
 
 def _values(call: Call) -> set[str]:
@@ -80,12 +85,17 @@ def transfers(known: Knowledge) -> Iterator[Draft]:
             if isinstance(value, str) and len(value) >= _MIN_CHARS and not known.links(change.call.tool, name)
         }
         for name, value in list(texts.items())[:2]:
-            if name in change.landed and _is_traceable(change, value):
+            if name in change.landed and _holds_texts(known, change.landed[name]):
                 yield from itertools.islice(_transfers_into(known, change, name, value), _PER_CHANGE)
 
 
-def _is_traceable(change: Change, value: str) -> bool:
-    return any(value in probe.contains or value in probe.equals for probe in change.probes)
+def _holds_texts(known: Knowledge, place: ColumnPlace) -> bool:
+    """Return whether a column has words in which another answer may be written: no paths, no codes."""
+    relation = known.pooled(place.tool, place.path)
+    if relation is None or place.column not in (column.name for column in relation.columns):
+        return False
+    cells = [str(cell) for cell in relation.values(place.column) if cell is not None]
+    return 2 * sum(" " in cell for cell in cells) >= len(cells) > 0
 
 
 def _transfers_into(known: Knowledge, change: Change, name: str, old: str) -> Iterator[Draft]:
@@ -143,14 +153,10 @@ def _with_value(probe: StateProbe, old: str, new: str) -> StateProbe:
             return {key: changed(item) for key, item in value.items()}
         return [changed(item) for item in value] if isinstance(value, list) else value
 
-    return (
-        replace(
-            probe,
-            arguments=changed(dict(probe.arguments)),
-            contains=changed(probe.contains),
-            lacks="",
-            equals="",
-        )
-        if old in probe.contains
-        else replace(probe, equals=changed(probe.equals), lacks="")
+    return replace(
+        probe,
+        arguments=changed(dict(probe.arguments)),
+        contains=changed(probe.contains),
+        lacks=changed(probe.lacks),
+        equals="",
     )

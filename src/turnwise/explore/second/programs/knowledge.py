@@ -19,12 +19,11 @@ from turnwise.explore.second.records import (
     Link,
     Path,
     Relation,
-    Row,
     Scalar,
     Survey,
 )
 from turnwise.explore.second.wording.call_phrase import Said, object_of, value_words
-from turnwise.explore.second.wording.names import entity_noun, handled_noun, is_handle
+from turnwise.explore.second.wording.names import entity_noun, handled_noun
 
 _INDEX = re.compile(r"\[\d+\]")
 
@@ -75,29 +74,22 @@ class Knowledge:
                 columns[answer.call.tool, relation.path].add(names)
         return frozenset(key for key, kinds in columns.items() if _are_unlike(kinds))
 
-    @cached_property
-    def shortest(self) -> Mapping[tuple[str, Path, Row], int]:
-        """By tool, path and row: the least number of arguments that show it in a list."""
-        found: dict[tuple[str, Path, Row], int] = {}
-        for answer in self.answers:
-            num = len(flat(answer.call.arguments))
-            for relation in answer.relations:
-                for row in relation.rows if relation.is_list else ():
-                    key = (answer.call.tool, relation.path, row)
-                    found[key] = min(num, found.get(key, num))
-        return found
-
     def is_news(self, answer: Answer, relation: Relation) -> bool:
         """Return whether a part of an answer is worth questions: it is not shown by a shorter call.
 
         Fields that stand beside a list are not, unless they are those of a thing that was looked up.
         """
-        num = len(flat(answer.call.arguments))
-        if relation.is_list:
-            rows = [self.shortest[answer.call.tool, relation.path, row] for row in relation.rows]
-            return self.takes_things(answer.call, "key", "filter") or any(least >= num for least in rows)
-        is_thing = self.takes_things(answer.call, "key")
-        return is_thing or not any(one.is_list for one in answer.relations)
+        has_list = not relation.is_list and any(one.is_list for one in answer.relations)
+        if has_list and not self.takes_things(answer.call, "key"):
+            return False
+        own = flat(answer.call.arguments).items()
+        for other in self.survey.tools[answer.call.tool].answers:
+            less = flat(other.call.arguments).items()
+            if less < own and any(
+                one.path == relation.path and one.rows == relation.rows for one in other.relations
+            ):
+                return False
+        return True
 
     @cached_property
     def linked_columns(self) -> Mapping[tuple[str, Path], frozenset[str]]:
@@ -166,17 +158,15 @@ class Knowledge:
     def _entity(self, tool: str, name: str, noun: str) -> str:
         """Return what a value is called; empty if the parameter does not take things."""
         links = self.links(tool, name)
-        handled = handled_noun(name.rpartition(".")[2].rstrip("[]"))
-        if handled or not any(link.kind == "key" or is_handle(name, or_name=True) for link in links):
+        last = name.rpartition(".")[2].rstrip("[]")
+        if handled := handled_noun(last):
             return handled
-        nouns = [entity_noun(link.entity) for link in links]
-        own = entity_noun(name.rpartition(".")[2].rstrip("[]"))
-        return (
-            own
-            or min(filter(None, nouns), key=len, default="")
-            or noun
-            or object_of(self.survey.tools[tool].tool)
-        )
+        links = self.links(tool, name)
+        own, nouns = entity_noun(last), [entity_noun(link.entity) for link in links]
+        if own and not any(set(own.split()) & set(found.split()) for found in nouns):
+            return ""
+        default = (noun or object_of(self.survey.tools[tool].tool)) if links else ""
+        return own if links and own else min(filter(None, nouns), key=len, default=default)
 
     def sources(self, call: Call, parameter: str) -> Iterator[Source]:
         """Yield the rows of other answers that hold an argument of a call."""
@@ -191,7 +181,8 @@ class Knowledge:
                     continue
                 prefix = _prefix(link, answer.call)
                 for relation in answer.relations:
-                    if relation.path == place.path and _holds(relation, place.column, wanted, prefix):
+                    is_new = relation.path == place.path and self.is_news(answer, relation)
+                    if is_new and _holds(relation, place.column, wanted, prefix):
                         yield Source(answer, relation, place, link, prefix)
 
     def reaching(self, source: Source, wanted: Scalar) -> list[Query]:

@@ -16,7 +16,7 @@ from turnwise.explore.second.programs.program import Asked, Program, Step, Taken
 from turnwise.explore.second.records import Answer, Call, Relation
 from turnwise.explore.second.wording import questions
 from turnwise.explore.second.wording.call_phrase import object_of, order, things_of
-from turnwise.explore.second.wording.names import entity_noun
+from turnwise.explore.second.wording.names import entity_noun, is_opaque
 
 _PER_ANSWER = 60
 _SOURCES = 6
@@ -124,7 +124,11 @@ def entity_phrase(query: Query, things: Things) -> tuple[str, str]:
     if not phrase.startswith(column):
         return phrase, noun or things.column(query.column, query.kind)
     rest = phrase.removeprefix(column)
-    if noun in ("", things.noun) and things.noun and rest.startswith(f"the {things.noun}"):
+    if (
+        (noun in ("", things.noun) or is_opaque(query.column))
+        and things.noun
+        and rest.startswith(f"the {things.noun}")
+    ):
         return rest, things.noun
     return (f"the {noun} of {rest}", noun) if noun else (phrase, things.column(query.column, query.kind))
 

@@ -15,8 +15,9 @@ MAX_DECIMALS = 12
 
 _WORDS = re.compile(r"[^\W\d_]+(?:(?:[ ,'’&-]|\. )+[^\W\d_]+)*[.!?]?")
 _NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
-_GUESSABLE = frozenset(
-    ["[]", "{}", "none", "null", "nil", "n/a", "nan", "unknown", "undefined", "empty", "yes", "no", "true", "false", "ok", "success", "done", "error", "failed"]
+_GUESSABLE = (
+    *("[]", "{}", "none", "null", "nil", "n/a", "nan", "unknown", "undefined", "empty"),
+    *("yes", "no", "true", "false", "ok", "success", "done", "error", "failed"),
 )
 
 

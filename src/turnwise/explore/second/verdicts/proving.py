@@ -92,7 +92,7 @@ async def _play(draft: Draft, toolbox: Toolbox, witnesses: Witnesses) -> PlanRun
 async def _play_change(draft: Draft, toolbox: Toolbox, witnesses: Witnesses) -> PlanRun | Refusal:
     """Play a plan whose probes must not all hold before it, and hold after it; then ask the witnesses.
 
-    A probe that expects nothing yet must answer differently after the plan: its answer is what it will expect.
+    A probe that expects nothing yet must answer differently afterwards: that is what it will expect.
     """
     expected = draft.case.conclude(()).probes
     before = await asked(expected, toolbox)

@@ -10,6 +10,8 @@ _HANDLES = ("id", "ids", "key", "uuid", "number", "name", "names", "path", "titl
 """Last words of a name that say in which way it names a thing, and not what."""
 
 
+_MIN_LETTERS = 3
+"""Shorter words are abbreviations that nobody outside the server knows."""
 _PREPOSITIONS = ("from", "to", "by", "at", "in", "of", "on", "for", "with", "since", "until")
 
 
@@ -52,7 +54,7 @@ def plural(noun: str) -> str:
 def entity_noun(name: str) -> str:
     """Return what a parameter or column names: "customer" of `customer_id`; empty if it does not say."""
     words = [word for word in words_of(name) if not word.isdigit()]
-    while words and words[-1] in _HANDLES:
+    while words and (words[-1] in _HANDLES or len(words[-1]) < _MIN_LETTERS):
         words.pop()
     return singular(" ".join(words))
 
@@ -60,6 +62,13 @@ def entity_noun(name: str) -> str:
 def handled_noun(name: str) -> str:
     """Return the noun of a parameter that names a thing: "customer" of `customerName`, nothing of `limit`."""
     return entity_noun(name) if words_of(name)[-1:] and words_of(name)[-1] in _HANDLES else ""
+
+
+def is_opaque(name: str) -> bool:
+    """Return whether a name has no word that a person would say: `t`, `fm`, `2`."""
+    return not any(
+        (len(word) >= _MIN_LETTERS or word in _PREPOSITIONS) and not word.isdigit() for word in words_of(name)
+    )
 
 
 def is_handle(name: str, *, or_name: bool = False) -> bool:
