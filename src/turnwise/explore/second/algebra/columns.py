@@ -105,7 +105,8 @@ def _name_cost(relation: Relation, column: Column, linked: Collection[str]) -> t
 
 
 def _is_measure(relation: Relation, column: Column) -> bool:
-    if column.kind not in ("integer", "number") or not relation.is_list or is_handle(column.name):
+    is_named = not is_handle(column.name) and not is_opaque(column.name)
+    if column.kind not in ("integer", "number") or not relation.is_list or not is_named:
         return False
     cells = [cell for cell in _texts(relation, column) if isinstance(cell, int | float)]
     if column.kind == "number":
@@ -129,7 +130,7 @@ def _is_group(relation: Relation, column: Column) -> bool:
     is_said = all(
         isinstance(cell, bool) or (is_sayable(cell) and not is_machine_made(cell)) for cell in counts
     )
-    return is_kind and None not in counts and is_few and is_said
+    return is_kind and not is_opaque(column.name) and None not in counts and is_few and is_said
 
 
 def _may_ask(relation: Relation, column: Column, linked: Collection[str]) -> bool:

@@ -23,7 +23,7 @@ from turnwise.explore.second.records import (
     Survey,
 )
 from turnwise.explore.second.wording.call_phrase import Said, object_of, value_words
-from turnwise.explore.second.wording.names import entity_noun, handled_noun
+from turnwise.explore.second.wording.names import entity_noun, is_handle, singular
 
 _INDEX = re.compile(r"\[\d+\]")
 
@@ -62,7 +62,7 @@ class Knowledge:
     def noun(self, relation: Relation) -> str:
         """Return what a row is called."""
         is_shared = (relation.call.tool, relation.path) in self.shared_paths
-        return "entry" if is_shared and relation.is_list else relation.noun
+        return "entry" if is_shared and relation.is_list else singular(relation.noun)
 
     @cached_property
     def shared_paths(self) -> frozenset[tuple[str, Path]]:
@@ -151,22 +151,21 @@ class Knowledge:
         for name, value in flat(arguments).items():
             if name in phrases or f"{name}[]" in phrases or value in ({}, []):
                 continue
-            entity = self._entity(tool, name, noun)
+            entity = self._entity(tool, name)
             found.append(Said(name, value_words(value), entity))
         return found
 
-    def _entity(self, tool: str, name: str, noun: str) -> str:
+    def _entity(self, tool: str, name: str) -> str:
         """Return what a value is called; empty if the parameter does not take things."""
-        links = self.links(tool, name)
         last = name.rpartition(".")[2].rstrip("[]")
-        if handled := handled_noun(last):
-            return handled
+        own, thing = entity_noun(last), object_of(self.survey.tools[tool].tool)
+        if is_handle(last, or_name=True):  # `customerName`, or `path`
+            return own or thing
         links = self.links(tool, name)
-        own, nouns = entity_noun(last), [entity_noun(link.entity) for link in links]
+        nouns = [entity_noun(link.entity) for link in links]
         if own and not any(set(own.split()) & set(found.split()) for found in nouns):
             return ""
-        default = (noun or object_of(self.survey.tools[tool].tool)) if links else ""
-        return own if links and own else min(filter(None, nouns), key=len, default=default)
+        return own or (min(filter(None, nouns), key=len, default=thing) if links else "")
 
     def sources(self, call: Call, parameter: str) -> Iterator[Source]:
         """Yield the rows of other answers that hold an argument of a call."""

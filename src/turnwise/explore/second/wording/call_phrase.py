@@ -93,11 +93,10 @@ def order(tool: Tool, arguments: Sequence[Said]) -> str:
 
 def change_order(tool: Tool, arguments: Sequence[Said], *, is_new: bool) -> str:
     """Return a change as an order: "create an entity with name “Tomas”"."""
-    words = list(words_of(tool.server_tool))
-    verb, said = words[0], imperative(tool)
-    if len(words) < 2 or said.partition(" ")[0] != verb:
+    verb, *words = words_of(tool.server_tool)
+    if not words or verb in words_of(tool.server):
         return order(tool, arguments)
-    noun = singular(" ".join(words[1:]))
+    noun = singular(" ".join(words))
     thing = article(noun) if is_new else f"the {noun}"
     for one in arguments:
         if handled_noun(_last(one.parameter)) == noun:  # `entityNames` of `delete_entities`

@@ -6,7 +6,7 @@ import re
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|[A-Z]|\d+")
 _BARE = re.compile(r"-?\d+(?:\.\d+)?|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?Z?)?")
-_HANDLES = ("id", "ids", "key", "uuid", "number", "name", "names", "path", "title")
+_HANDLES = ("id", "ids", "key", "uuid", "name", "names", "path", "paths", "title")
 """Last words of a name that say in which way it names a thing, and not what."""
 
 
