@@ -1,7 +1,5 @@
 """Episodes that change something other than a task asks for. They are played, and must earn nothing."""
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from turnwise.explore.second.records import Call
@@ -12,7 +10,8 @@ from turnwise.tasks.proof.verdict import episode_of
 from turnwise.types import DemoTurn, ProbeResult, Task, ToolCall
 from turnwise.types.protocols import Toolbox
 
-_NUM_MUTATIONS, _NUM_WRITERS = 3, 3
+_MOST = 4
+"""Cheats that are played of one draft: the survey has tried the others on its probes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,21 +25,21 @@ class ChangeCheat:
         return tuple(call for turn in self.turns for call in turn.calls)
 
 
-def cheats_of(proven: Proven) -> Iterator[ChangeCheat]:
-    """Yield the plan with another call in place of one of its changes, or with a further change."""
+def cheats_of(proven: Proven) -> list[ChangeCheat]:
+    """Return the plan with another call of the tool in place of a change, or with a further change."""
     plan = proven.played.demonstration
+    found: list[ChangeCheat] = []
     for change in proven.draft.program.changes:
-        [place] = [
+        place = max(
             number
             for number, turn in enumerate(plan)
             if any(call.name == change.call.tool for call in turn.calls)
-        ][-1:]
-        mutations = itertools.islice(change.mutations, _NUM_MUTATIONS)
-        writers = itertools.islice(change.other_writers, _NUM_WRITERS)
-        for other in (*mutations, *writers):
-            yield ChangeCheat((*plan[:place], _turn(other), *plan[place + 1 :]))
-        for other in itertools.islice(change.other_writers, 1):
-            yield ChangeCheat((_turn(other), *plan))
+        )
+        found += [
+            ChangeCheat((*plan[:place], _turn(other), *plan[place + 1 :])) for other in change.mutations[:2]
+        ]
+        found += [ChangeCheat((_turn(other), *plan)) for other in change.other_writers[:1]]
+    return found[:_MOST]
 
 
 def _turn(call: Call) -> DemoTurn:
