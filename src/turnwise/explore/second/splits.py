@@ -15,7 +15,7 @@ SHARES: Mapping[str, float] = {"train": 0.7, "test": 0.15, "validation": 0.15}
 _HELD_OUT_SHARE = 0.2
 _MIN_COMBINATIONS = 4
 """With fewer combinations of tools, none is held out: training would lack too many."""
-_ALONE = ("look_up", "change", "compute")
+_ALONE = ("look_up", "change", "compute", "query", "join")
 """Shapes with one tool: held out, that tool would be missing from training."""
 _MAX_TOGETHER = 40
 """Entities of one group that are kept together; a call with more is about no particular one."""

@@ -149,7 +149,8 @@ class Knowledge:
         """Return the arguments of a call in words; `phrases` has those that are read from earlier answers."""
         found = [Said(name, words, "", is_phrase=True) for name, words in phrases.items()]
         for name, value in flat(arguments).items():
-            if name in phrases or f"{name}[]" in phrases or value in ({}, []):
+            is_idle = value in ({}, []) and self.survey.tools[tool].role == "reader"
+            if name in phrases or f"{name}[]" in phrases or is_idle:
                 continue
             entity = self._entity(tool, name)
             found.append(Said(name, value_words(value), entity))

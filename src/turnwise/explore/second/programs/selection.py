@@ -16,6 +16,7 @@ from turnwise.explore.second.programs.reading_programs import (
 
 _MOST = 6_000
 """Drafts that are considered."""
+_PER_CHANGING = 6
 _PER_TEMPLATE = 12
 """Drafts that differ in nothing but a value."""
 
@@ -77,7 +78,20 @@ def in_turns(drafts: Sequence[Draft], known: Knowledge) -> list[Draft]:
             ordered.sort(key=lambda one: -one[0].worth)
             lists.append(_round_robin([one[:_PER_TEMPLATE] for one in ordered]))
         shapes.append(_round_robin(lists))
-    return _round_robin(shapes)
+    mixed = _round_robin(shapes)
+    return _mixed(
+        [draft for draft in mixed if not draft.changes_state],
+        [draft for draft in mixed if draft.changes_state],
+    )
+
+
+def _mixed(reading: Sequence[Draft], changing: Sequence[Draft]) -> list[Draft]:
+    """Return the drafts with one that changes something after every few that read: they take far longer."""
+    found: list[Draft] = []
+    for place in range(max(len(changing), -(-len(reading) // _PER_CHANGING))):
+        found += reading[place * _PER_CHANGING : (place + 1) * _PER_CHANGING]
+        found += changing[place : place + 1]
+    return found
 
 
 def _round_robin(lists: Sequence[Sequence[Draft]]) -> list[Draft]:
