@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from turnwise.explore.second.records import Call, Change, ColumnPlace, RowDifference
+from turnwise.explore.second.records import Answer, Call, Change, ColumnPlace, RowDifference
 from turnwise.explore.second.survey.drawing import drawn
 from turnwise.explore.second.survey.knowledge import Knowledge
 from turnwise.explore.second.survey.parameters import Kind, Parameter, parameters_of
@@ -52,7 +52,12 @@ class Changes:
 
     async def find(self) -> list[Change]:
         """Try every writer in turn, so that all have changes before one has several."""
-        writers = [self._traces[name] for name in sorted(self._roles.writers)]
+        readers = self._roles.readers | self._roles.volatile.tools
+        writers = [
+            trace
+            for name, trace in sorted(self._traces.items())
+            if name not in readers and not trace.tool.is_read_only and trace.num_calls
+        ]
         pending = {trace.tool.name: self._proposals(trace) for trace in writers}
         for _ in range(_PER_TOOL):
             for name, proposals in list(pending.items()):
@@ -63,13 +68,14 @@ class Changes:
                     del pending[name]
                 else:
                     self.effects.setdefault(name, []).append(effect)
+                    self._roles.writers.add(name)
         return [change for name in self.effects for change in self._changes_of(name)]
 
     def _proposals(self, trace: Trace) -> Iterator[Call]:
         """Yield calls of a writer: those that succeeded, and others with things of a fresh session."""
         for attempt in range(_TRIES):
-            if attempt % 3 == 2 and attempt // 3 < len(trace.successes):
-                call = trace.successes[attempt // 3].call
+            if attempt % 3 == 2 and attempt // 3 < len(trace.replies):
+                call = trace.replies[attempt // 3].call
             else:
                 arguments = self._knowledge.propose(trace.tool, attempt, self._rng)
                 call = Call(trace.tool.server, trace.tool.name, arguments)
@@ -81,29 +87,33 @@ class Changes:
         """Make proposed calls in a fresh session until one has an effect."""
         try:
             async with self._sessions.fresh() as session:
+                state: dict[str, Answer] = {}
                 for call in proposals:
                     if session.budget.is_spent:
                         return None
-                    if effect := await self._effect(session, call):
+                    if effect := await self._effect(session, call, state):
                         return effect
         except SessionLost:
             pass
         return None
 
-    async def _effect(self, session: Session, call: Call) -> Effect | None:
+    async def _effect(self, session: Session, call: Call, state: dict[str, Answer]) -> Effect | None:
+        """Make a call between two readings; state: what the witnesses answered last in this session."""
         readers = self._roles.readers - self._roles.volatile.tools
         witnesses = [*self._roles.panel, *own_witnesses(call, self._traces, readers)]
-        before = await snapshot(session, witnesses)
+        state |= await snapshot(session, [one for one in witnesses if one.key not in state])
         reply = await session.call(call)
         prelude: tuple[Call, ...] = ()
         if reply.is_error and (prelude := self._traces[call.tool].preludes.get(call.key, ())):
             for needed in prelude:
                 await session.call(needed)
-            before = await snapshot(session, witnesses)
+            state |= await snapshot(session, witnesses)
             reply = await session.call(call)
         if reply.is_error:
             return None
         after = await snapshot(session, witnesses)
+        before = {key: state[key] for key in after if key in state}
+        state |= after
         volatile = self._roles.volatile
         differences = [
             difference
@@ -152,18 +162,19 @@ class Changes:
             first = self._changed(tool, replace(parameter.items, name=parameter.name), value[0])
             return None if first is None else [first, *value[1:]]
         if isinstance(value, dict) and parameter.properties:
-            for part in parameter.properties:
-                if part.name in value and (other := self._changed(tool, part, value[part.name])) is not None:
-                    return {**value, part.name: other}
-            return None
-        for one in self._knowledge.proven.get((tool, parameter.name), []):
-            if one != value and type(one) is type(value) and parameter.accepts(one):
-                return one
-        for one in self._knowledge.candidates(tool, parameter, None, self._rng):
-            if one != value and parameter.accepts(one):
-                return one
-        other = drawn(parameter, self._rng) if parameter.kind is not Kind.OBJECT else None
-        return other if other != value else None
+            parts = {
+                part.name: self._changed(tool, part, value[part.name])
+                for part in parameter.properties
+                if part.name in value
+            }
+            name = next((name for name, other in parts.items() if other is not None), None)
+            return None if name is None else {**value, name: parts[name]}
+        choices = [*self._knowledge.proven.get((tool, parameter.name), [])]
+        choices += self._knowledge.candidates(tool, parameter, None, self._rng)
+        if parameter.kind is not Kind.OBJECT:
+            choices.append(drawn(parameter, self._rng))
+        fitting = [one for one in choices if one not in (value, None) and parameter.accepts(one)]
+        return fitting[0] if fitting else None
 
     def _other_writers(self, effect: Effect) -> Iterator[Call]:
         """Yield calls of other writers, first those on the same thing."""

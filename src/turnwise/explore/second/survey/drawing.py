@@ -9,7 +9,7 @@ from typing import Any
 from turnwise.explore.second.reading.cells import words_of
 from turnwise.explore.second.survey.parameters import Kind, Parameter
 
-_WORDS = ("apple", "river", "garden", "silver", "window", "market", "yellow", "mountain", "coffee", "paper")
+NAMES = ("apple", "river", "garden", "silver", "window", "market", "yellow", "mountain", "coffee", "paper")
 _DATES = ("2024-03-15", "2023-11-02", "2024-07-28", "2022-01-09")
 _FORMATS: dict[str, tuple[str, ...]] = {
     "date": _DATES,
@@ -123,7 +123,7 @@ def drawn(parameter: Parameter, rng: Random) -> Any:
     if parameter.kind is Kind.BOOLEAN:
         return rng.random() < 0.5
     choices = _FORMATS.get(format_of(parameter), ())
-    text = rng.choice(choices) if choices else " ".join(rng.sample(_WORDS, 2))
+    text = rng.choice(choices) if choices else " ".join(rng.sample(NAMES, 2))
     if parameter.max_length is not None:
         text = text[: parameter.max_length]
     text = text.ljust(parameter.min_length, "x")
@@ -147,6 +147,9 @@ def _drawn_number(parameter: Parameter, rng: Random) -> Any:
 
 def absent(parameter: Parameter, rng: Random) -> Any:
     """Return a value of a leaf that certainly names nothing; None if every value is an option."""
+    if parameter.kind is Kind.ARRAY and parameter.items is not None:
+        item = absent(parameter.items, rng)
+        return None if item is None else [item]
     if parameter.enum or parameter.kind in (Kind.BOOLEAN, Kind.ARRAY, Kind.OBJECT):
         return None
     if parameter.kind in (Kind.INTEGER, Kind.NUMBER):

@@ -1,29 +1,11 @@
 """Answers that hold in every fresh session, without what is volatile, echoed or always the same."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from turnwise.explore.second.reading import is_cut
 from turnwise.explore.second.records import Answer, Path, Relation
 from turnwise.explore.second.survey.refusals import leaves
-from turnwise.explore.second.survey.roles import Roles, reading_calls
-from turnwise.explore.second.survey.sessions import Session
 from turnwise.explore.second.survey.snapshots import Volatile
-from turnwise.explore.second.survey.walk import Trace
-
-
-async def read_again(session: Session, traces: Mapping[str, Trace], roles: Roles) -> list[Answer]:
-    """Make the readers' calls once more, in another session; return what repeats."""
-    kept = []
-    for call in reading_calls(traces, roles)[::-1]:
-        first = roles.answers.get(call.key)
-        if first is None or first.is_error or is_cut(first.text) or session.budget.is_spent:
-            continue
-        again = await session.call(call)
-        if not again.is_error:
-            roles.volatile.learn(first, again)
-            kept.append(first)
-    return [answer for answer in reversed(kept) if answer.call.tool not in roles.volatile.tools]
 
 
 def clean_answers(answers: Sequence[Answer], volatile: Volatile) -> dict[str, list[Answer]]:

@@ -1,5 +1,6 @@
 """Values that were found, and arguments for a tool made of them."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -7,7 +8,7 @@ from typing import Any
 
 from turnwise.explore.second.reading.cells import noun_of, singular, words_of
 from turnwise.explore.second.records import Answer, Scalar
-from turnwise.explore.second.survey.drawing import drawn, examples_of, fitted
+from turnwise.explore.second.survey.drawing import NAMES, drawn, examples_of, fitted
 from turnwise.explore.second.survey.parameters import Kind, Parameter, parameters_of
 from turnwise.types import Tool
 
@@ -76,13 +77,15 @@ class Knowledge:
         optional = [one for one in parameters if one not in chosen]
         if attempt % 3 == 2 and optional:
             chosen.append(rng.choice(optional))
+        elif attempt % 5 == 4:
+            chosen += [one for one in optional if one.kind is not Kind.BOOLEAN]
         thing = self._focus(chosen, attempt, rng)
         arguments = {}
         for parameter in chosen:
             value = self.value(tool.name, parameter, attempt, rng, thing)
             if value is not None:
                 arguments[parameter.name] = value
-        return arguments
+        return _with_new_names(arguments, rng) if attempt % 3 == 1 else arguments
 
     def _focus(self, parameters: Sequence[Parameter], attempt: int, rng: Random) -> Thing | None:
         """Choose a row that has values for several of the parameters."""
@@ -103,6 +106,8 @@ class Knowledge:
         """Return a value for a parameter; None if there is none."""
         if parameter.kind is Kind.OBJECT and not parameter.enum:
             parts = [one for one in parameter.properties if one.is_required or not attempt % 2]
+            if not parameter.properties:
+                return self._any_object(tool, rng)
             made = {one.name: self.value(tool, one, attempt, rng, thing, depth + 1) for one in parts}
             return {name: value for name, value in made.items() if value is not None}
         if parameter.kind is Kind.ARRAY and parameter.items is not None:
@@ -158,6 +163,14 @@ class Knowledge:
         yield from (value for _, value in self.loose[:6])
         yield drawn(parameter, rng)
 
+    def _any_object(self, tool: str, rng: Random) -> dict[str, Any]:
+        """Return an object of one field for a tool that takes any: a field of the things it is named for."""
+        words = {singular(word) for word in words_of(tool)}
+        own = [thing for thing in self.things if words & set(words_of(thing.noun))] or self.things
+        fields = [(name, cell) for thing in own[:20] for name, cell in thing.cells.items() if "." not in name]
+        name, cell = rng.choice(fields) if fields else ("note", "")
+        return {name: f"{rng.choice(NAMES)} {rng.choice(NAMES)}" if isinstance(cell, str) else cell}
+
     def _texts(self, tool: str, rng: Random) -> Iterator[str]:
         """Yield names of things, and words of names, first of those that the tool is named for."""
         words = {singular(word) for word in words_of(tool)}
@@ -168,6 +181,38 @@ class Knowledge:
                 yield text
                 if len(parts := text.split()) > 1:
                     yield parts[0]
+
+
+def _with_new_names(arguments: dict[str, Any], rng: Random) -> dict[str, Any]:
+    """Give the second of two equal texts a new name, and the same one to parameters named for it."""
+    renamed = dict(arguments)
+    names = list(arguments)
+    for place, name in enumerate(names):
+        value = renamed[name]
+        if not isinstance(value, str) or value not in [arguments[one] for one in names[:place]]:
+            continue
+        words = set(words_of(name))
+        kin = next((one for one in names if one != name and _is_kin(words, set(words_of(one)))), name)
+        new = renamed[kin] if kin != name and renamed[kin] != value else new_name(value, rng)
+        renamed[name] = new
+        if kin != name and set(words_of(kin)) > words:
+            renamed[kin] = new
+    return renamed
+
+
+def _is_kin(one: set[str], other: set[str]) -> bool:
+    return len(one & other) > 1 and (one <= other or other <= one)
+
+
+def new_name(value: str, rng: Random) -> str:
+    """Return a name of the same form that nothing has: `People/Ann.md` becomes `People/river.md`."""
+    found = re.fullmatch(r"(.*[/\\])?([^/\\]*?)(\.\w{1,5})?", value)
+    folder, ending = (found[1] or "", found[3] or "") if found else ("", "")
+    return (
+        f"{folder}{rng.choice(NAMES)}-{rng.choice(NAMES)}{ending}"
+        if ending
+        else f"{folder}{' '.join(rng.sample(NAMES, 2))}"
+    )
 
 
 def leaves_of(parameter: Parameter) -> list[Parameter]:

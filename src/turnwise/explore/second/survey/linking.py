@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
 
 from turnwise.explore.second.reading.cells import words_of
 from turnwise.explore.second.records import Answer, Call, Cell, ColumnPlace, Link, Relation, Scalar
-from turnwise.explore.second.survey.drawing import fitted
+from turnwise.explore.second.survey.drawing import absent, fitted
 from turnwise.explore.second.survey.parameters import Kind, Parameter, parameters_of
 from turnwise.explore.second.survey.refusals import Refusals, leaves
 from turnwise.explore.second.survey.sessions import Session
@@ -21,6 +22,8 @@ _MAX_CLASSES = 8
 _MIN_SHARED = 0.3
 """Share of values that two columns of one name must have in common to be one class."""
 _MAX_FILTER_VALUES = 12
+_LONG_NAME = 8
+_MIN_CELL_CHARS, _MIN_TELLING = 3, 2
 _COMMON = 0.3
 """A cell that this share of the rows has does not tell one row from another."""
 
@@ -80,6 +83,9 @@ def _class_name(noun: str, column: str) -> str:
 
 
 def _is_same(one: EntityClass, other: EntityClass) -> bool:
+    shared_names = {value for value in one.rows.keys() & other.rows.keys() if len(str(value)) >= _LONG_NAME}
+    if len(shared_names) >= 2 and 2 * len(shared_names) >= min(len(one.rows), len(other.rows)):
+        return all(isinstance(value, str) for value in shared_names)  # long texts do not agree by chance
     if words_of(one.columns[0].column)[-1:] != words_of(other.columns[0].column)[-1:]:
         return False
     shared = one.rows.keys() & other.rows.keys()
@@ -103,6 +109,16 @@ class _Trial:
     entity: EntityClass
     score: float
     answers: tuple[tuple[Scalar, Answer], ...]
+    takes_anything: bool
+    """Whether a value that names nothing is answered with rows too: a number of rows, a page, a text."""
+
+
+def _shows_rows(nothing: Answer, accepted: Sequence[tuple[Scalar, Answer]]) -> bool:
+    """Return whether an answer to an absent value shows what answers to values of the class show."""
+    cells = {cell for relation in nothing.relations for row in relation.rows for cell in row}
+    cells -= set(leaves(nothing.call.arguments))
+    shown = [{cell for one in answer.relations for row in one.rows for cell in row} for _, answer in accepted]
+    return bool(cells) and any(cells & own for own in shown)
 
 
 class LinkSearch:
@@ -116,8 +132,11 @@ class LinkSearch:
         self._refusals = refusals
         self._known = {answer.call.key: answer for answer in answers}
         self.classes = classes_of(answers)
+        self._rng = Random(0)  # noqa: S311  # values that name nothing
         self.replies: list[Answer] = []
-        """Answers with rows to calls that were not made before."""
+        """Answers to calls that were not made before."""
+        self.accepted: list[Answer] = []
+        """Those of accepted links."""
 
     async def find(self, readers: Iterable[str]) -> list[Link]:
         """Try all parameters of the readers; accept classes by scores pooled over tools."""
@@ -135,7 +154,12 @@ class LinkSearch:
                         break
                     if trial := await self._try(trace, parameter, leaf, entity):
                         trials.append(trial)
-        return list(_accepted(trials))
+        links = list(_accepted(trials))
+        kept = {(link.tool, link.parameter, link.columns) for link in links}
+        for trial in trials:
+            if (trial.tool, trial.parameter, _columns(trial.entity)) in kept:
+                self.accepted += [answer for _, answer in trial.answers]
+        return links
 
     def _plausible(self, leaf: Parameter) -> list[EntityClass]:
         """Return the classes whose values fit, those that the parameter is named for first."""
@@ -168,7 +192,16 @@ class LinkSearch:
                 accepted.append((value, answer))
         if len({answer.text for _, answer in accepted}) < 2:
             return None
-        return _Trial(trace.tool.name, parameter.name, entity, _agreement(entity, accepted), tuple(accepted))
+        nothing = absent(parameter, self._rng)
+        is_any = False
+        if nothing is not None:
+            answer = await self._answer(
+                Call(trace.tool.server, trace.tool.name, {**base, parameter.name: nothing})
+            )
+            self._refusals.learn(answer)
+            is_any = not answer.is_error and not answer.is_empty and _shows_rows(answer, accepted)
+        score = 0.0 if is_any else _agreement(entity, accepted)
+        return _Trial(trace.tool.name, parameter.name, entity, score, tuple(accepted), is_any)
 
     async def _answer(self, call: Call) -> Answer:
         if call.key not in self._known:
@@ -191,14 +224,36 @@ def _agreement(entity: EntityClass, accepted: Sequence[tuple[Scalar, Answer]]) -
     scores = []
     for value, answer in accepted:
         cells = {cell for cell in _distinct(entity.rows[value]) if counts[cell] <= max(1.0, common)}
-        sent = {str(leaf) for leaf in leaves(answer.call.arguments)}
-        cells -= sent
-        if not cells:
+        cells -= {str(leaf) for leaf in leaves(answer.call.arguments)}
+        if cells:
+            own = _share(cells, answer)
+            others = [_share(cells, other) for place, other in accepted if place != value]
+            scores.append(own - sum(others) / max(1, len(others)))
+    mean = sum(scores) / len(scores) if scores else 0.0
+    return max(mean, _best_column(entity, accepted))
+
+
+def _best_column(entity: EntityClass, accepted: Sequence[tuple[Scalar, Answer]]) -> float:
+    """Return the same for the cells of one column: a wide row is rarely shown as a whole."""
+    best = 0.0
+    for column in {name for value, _ in accepted for name in entity.rows[value]}:
+        cells = {value: str(entity.rows[value].get(column) or "") for value, _ in accepted}
+        telling = {value: cell for value, cell in cells.items() if len(cell) > _MIN_CELL_CHARS}
+        if len(set(telling.values())) < _MIN_TELLING:
             continue
-        own = _share(cells, answer)
-        others = [_share(cells, other) for place, other in accepted if place != value]
-        scores.append(own - sum(others) / max(1, len(others)))
-    return sum(scores) / len(scores) if scores else 0.0
+        hits = misses = num_others = 0
+        for value, answer in accepted:
+            sent = {str(leaf) for leaf in leaves(answer.call.arguments)}
+            for other, cell in telling.items():
+                is_in = cell in answer.text and cell not in sent
+                if other == value:
+                    hits += is_in
+                elif cell != telling.get(value):
+                    misses += is_in
+                    num_others += 1
+        if hits >= _MIN_TELLING:
+            best = max(best, hits / len(telling) - misses / max(1, num_others))
+    return best
 
 
 def _share(cells: set[str], answer: Answer) -> float:
@@ -206,7 +261,7 @@ def _share(cells: set[str], answer: Answer) -> float:
 
 
 def _accepted(trials: Sequence[_Trial]) -> Iterator[Link]:
-    """Yield links: by parameter name the class with the highest mean score; filters by what their rows show."""
+    """Yield links: by parameter name the class with the highest mean score; filters by the rows they show."""
     pooled: dict[tuple[str, int], list[float]] = {}
     for trial in trials:
         pooled.setdefault((trial.parameter, id(trial.entity)), []).append(trial.score)
@@ -217,9 +272,9 @@ def _accepted(trials: Sequence[_Trial]) -> Iterator[Link]:
         score, entity = best[trial.parameter]
         if shown := _shown(trial):
             yield _link(trial, "filter", shown)
-        elif score >= _MIN_SCORE and entity == id(trial.entity):
-            yield _link(trial, "key", "")
-        elif not _has_evidence(trial.entity) and _names_agree(trial) and len(trial.answers) >= 2:
+        elif (score >= _MIN_SCORE and entity == id(trial.entity)) or (
+            not _has_evidence(trial.entity) and _names_agree(trial) and len(trial.answers) >= 2
+        ):
             yield _link(trial, "key", "")
 
 
@@ -246,8 +301,12 @@ def _shown(trial: _Trial) -> str:
     return name if num >= max(2, len(trial.answers) - 1) else ""
 
 
+def _columns(entity: EntityClass) -> tuple[ColumnPlace, ...]:
+    return tuple(sorted(entity.columns, key=lambda place: (len(place.path), place.tool)))
+
+
 def _link(trial: _Trial, kind: str, shown: str) -> Link:
-    columns = tuple(sorted(trial.entity.columns, key=lambda place: (len(place.path), place.tool)))
+    columns = _columns(trial.entity)
     link = Link(trial.entity.name, columns, trial.tool, trial.parameter, "key", shown=shown)
     return replace(link, kind="filter") if kind == "filter" else link
 

@@ -57,7 +57,7 @@ def _candidates(call: Call, before: Answer, after: Answer, volatile: Volatile) -
 
 
 def _texts(call: Call, one: Answer, other: Answer) -> Iterator[str]:
-    """Yield what stands in one answer and not in the other: the lines that differ, then values of the call."""
+    """Yield what stands in one answer and not in the other: lines, then values of the call."""
     lines = [line for line in one.text.split("\n") if line.strip() and line not in other.text]
     for line in lines[:3]:
         bare = line.strip().rstrip(",")

@@ -78,7 +78,7 @@ class Refusals:
 
 
 def _lead_of(answer: Answer) -> str:
-    """Return the words before the colon of an answer of one line: `Database error`; empty if there are none."""
+    """Return the words before the colon of an answer of one line: `Database error`; may be empty."""
     text = answer.text.strip()
     lead = None if "\n" in text else _LEAD.match(text)
     return lead[1] if lead else ""

@@ -7,18 +7,20 @@ from turnwise.explore.second.records import Answer, Call
 from turnwise.explore.second.survey.parameters import parameters_of
 from turnwise.explore.second.survey.refusals import leaves, without_echo
 from turnwise.explore.second.survey.sessions import Session, SessionLost, Sessions
-from turnwise.explore.second.survey.snapshots import Volatile, differing, snapshot
+from turnwise.explore.second.survey.snapshots import Volatile, differing
 from turnwise.explore.second.survey.walk import Trace
 
-_PER_TOOL = 3
-"""Calls of a tool in the trial."""
+_ROUNDS = 3
+_PER_SUSPECT = 3
+"""Calls of a tool between two readings of a witness."""
+_MAX_WITNESSES = 5
 _PANEL_PER_TOOL = 2
 """Calls of one reader that a panel has at most."""
-_MAX_PANEL = 16
+_MAX_PANEL = 14
 _MAX_OWN = 6
-"""Readers that are called with the values of the call on trial."""
+"""Readers that are called with the values of a call that may change something."""
 _MIN_OWN_CHARS = 2
-_MAX_ANSWERS = 12
+_MAX_ANSWERS = 8
 """Answers of one reader that are kept."""
 
 
@@ -35,81 +37,10 @@ class Roles:
     """What the readers answered in a session without writers, by call key."""
 
 
-class Trial:
-    """One session in which every tool is called between two readings of the panel."""
-
-    def __init__(self, session: Session, traces: Mapping[str, Trace], roles: Roles) -> None:
-        self._session = session
-        self._traces = traces
-        self._roles = roles
-        self._state: dict[str, Answer] = {}
-
-    async def run(self, order: Iterable[Trace]) -> None:
-        for trace in order:
-            if self._session.budget.is_spent:
-                return
-            if trace.tool.is_read_only:
-                await self._admit(trace, [await self._session.call(call) for call in trial_calls(trace)])
-            else:
-                await self._try(trace)
-
-    async def _try(self, trace: Trace) -> None:
-        """Call one tool; it writes if another answer differs afterwards and stays as it is then."""
-        replies: list[Answer] = []
-        for call in trial_calls(trace):
-            for needed in () if self._roles.panel == [] else trace.preludes.get(call.key, ()):
-                if needed.tool != call.tool:
-                    await self._session.call(needed)
-            witnesses = [*self._roles.panel, *own_witnesses(call, self._traces, self._roles.readers)]
-            if not replies or len(witnesses) > len(self._roles.panel) or trace.preludes.get(call.key):
-                self._state = await snapshot(self._session, witnesses)
-            replies += [await self._session.call(call), await self._session.call(call)]
-            if await self._has_changed(witnesses):
-                self._roles.writers.add(trace.tool.name)
-                return
-        await self._admit(trace, replies[::2], replies[1::2])
-
-    async def _has_changed(self, witnesses: Sequence[Call]) -> bool:
-        """Read the witnesses again; an answer that differs from itself at once is volatile."""
-        before, after = self._state, await snapshot(self._session, witnesses)
-        self._state = after
-        changed = differing(before, after, self._roles.volatile)
-        if not changed:
-            return False
-        again = await snapshot(self._session, [after[key].call for key in changed])
-        for key in differing(again, after, self._roles.volatile):
-            self._roles.volatile.learn(after[key], again[key])
-        return bool(differing(before, after, self._roles.volatile))
-
-    async def _admit(
-        self, trace: Trace, replies: Sequence[Answer], again: Sequence[Answer] | None = None
-    ) -> None:
-        """Add a tool that changed nothing and answered with rows to the readers and the panel."""
-        name, volatile = trace.tool.name, self._roles.volatile
-        useful = [one for one in replies if not one.is_error and not one.is_empty]
-        if not useful or says_the_same(useful):
-            return
-        if again is None:
-            again = [await self._session.call(replies[0].call)]
-        for one, other in zip(replies, again, strict=False):
-            if not one.is_error and not other.is_error:
-                volatile.learn(one, other)
-        self._roles.readers.add(name)
-        if len(self._roles.panel) < _MAX_PANEL and name not in volatile.tools:
-            self._roles.panel += [one.call for one in useful[:_PANEL_PER_TOOL]]
-            self._state |= {one.call.key: one for one in useful[:_PANEL_PER_TOOL]}
-
-
 def says_the_same(answers: Sequence[Answer]) -> bool:
     """Return whether different calls were answered alike but for their own values: a mere confirmation."""
     calls = {answer.call.key for answer in answers}
     return len(calls) > 1 and len({without_echo(one.text, one.call.arguments) for one in answers}) == 1
-
-
-def trial_calls(trace: Trace) -> list[Call]:
-    """Return the calls of a tool that are tried, those with rows and few arguments first."""
-    chosen = sorted(trace.successes, key=lambda answer: (answer.is_empty, len(answer.call.arguments)))
-    return [answer.call for answer in chosen[:_PER_TOOL]]
 
 
 def own_witnesses(call: Call, traces: Mapping[str, Trace], readers: Iterable[str]) -> list[Call]:
@@ -134,66 +65,111 @@ def own_witnesses(call: Call, traces: Mapping[str, Trace], readers: Iterable[str
 
 
 async def find_roles(sessions: Sessions, traces: Mapping[str, Trace]) -> Roles:
-    """Try after which tools another answer differs; then whether the others really only read."""
-    roles = Roles()
-    order = sorted(
-        (trace for trace in traces.values() if trace.successes),
-        key=lambda trace: (not trace.tool.is_read_only, not trace.has_rows, _num_arguments(trace)),
+    """Read everything that answered with rows in two fresh sessions, in opposite orders.
+
+    An answer that differs has a cause: the call of a writer before it, or nothing, then it is volatile.
+    """
+    roles = Roles(
+        readers={
+            name for name, trace in traces.items() if trace.has_rows and not says_the_same(trace.successes)
+        }
     )
-    try:
-        async with sessions.fresh() as session:
-            await Trial(session, traces, roles).run(order)
-        await _confirm(sessions, traces, roles)
-    except SessionLost:
-        pass  # what was seen so far holds
+    for _ in range(_ROUNDS):
+        calls = reading_calls(traces, roles)
+        first = await _pass(sessions, [*calls, *calls[:_MAX_PANEL]])
+        second = await _pass(sessions, calls[::-1])
+        roles.answers = {call.key: first[0][call.key] for call in calls if call.key in first[0]}
+        changed = {**_changed(first[0], first[1], roles), **_changed(first[0], second[0], roles)}
+        if changed and await _explained(sessions, changed, traces, roles):
+            continue
+        break
+    roles.readers -= roles.writers
+    roles.answers = {
+        key: one
+        for key, one in roles.answers.items()
+        if one.call.tool in roles.readers - roles.volatile.tools and not one.is_error
+    }
+    roles.panel = _panel(list(roles.answers.values()))
     return roles
 
 
-def _num_arguments(trace: Trace) -> int:
-    return min(len(answer.call.arguments) for answer in trace.successes)
-
-
 def reading_calls(traces: Mapping[str, Trace], roles: Roles) -> list[Call]:
-    """Return the calls of the readers whose answers are kept."""
-    readers = [traces[name] for name in sorted(roles.readers)]
-    return [answer.call for trace in readers for answer in trace.successes[:_MAX_ANSWERS]]
+    """Return the calls of the readers, those with few arguments first."""
+    calls = [
+        answer.call for name in sorted(roles.readers) for answer in traces[name].successes[:_MAX_ANSWERS]
+    ]
+    return sorted(calls, key=lambda call: len(call.arguments))
 
 
-async def _confirm(sessions: Sessions, traces: Mapping[str, Trace], roles: Roles) -> None:
-    """Read the whole panel twice in a fresh session; whatever makes another answer differ is a writer."""
-    async with sessions.fresh() as session:
-        roles.answers |= await snapshot(session, reading_calls(traces, roles))
-        for _ in range(3):
-            first = await snapshot(session, roles.panel)
-            second = await snapshot(session, roles.panel)
-            changed = differing(first, second, roles.volatile)
-            if not changed or session.budget.is_spent:
-                return
-            culprits = await _culprits(session, [first[key].call for key in changed], roles)
-            if not culprits:
-                for key in changed:
-                    roles.volatile.learn(first[key], second[key])
-            roles.writers |= culprits
-            roles.readers -= culprits
-            gone = culprits | roles.volatile.tools
-            roles.panel = [call for call in roles.panel if call.tool not in gone]
+def _panel(answers: Sequence[Answer]) -> list[Call]:
+    """Return a few calls of every reader, those that show the most first."""
+    panel: list[Call] = []
+    largest = sorted(answers, key=lambda one: (len(one.call.arguments), -len(one.text)))
+    for number in range(_PANEL_PER_TOOL):
+        tools = dict.fromkeys(one.call.tool for one in largest)
+        own = {tool: [one.call for one in largest if one.call.tool == tool] for tool in tools}
+        panel += [calls[number] for calls in own.values() if len(calls) > number]
+    return panel[:_MAX_PANEL]
 
 
-async def _culprits(session: Session, shown: Sequence[Call], roles: Roles) -> set[str]:
-    """Return the tools of the panel that make one of these calls answer differently."""
+async def _pass(sessions: Sessions, calls: Sequence[Call]) -> tuple[dict[str, Answer], dict[str, Answer]]:
+    """Make calls in a fresh session; return the first and the later answers by call key."""
+    first: dict[str, Answer] = {}
+    later: dict[str, Answer] = {}
+    try:
+        async with sessions.fresh() as session:
+            for call in calls:
+                if session.budget.is_spent:
+                    break
+                (later if call.key in first else first)[call.key] = await session.call(call)
+    except SessionLost:
+        pass  # what was read so far holds
+    return first, later
+
+
+def _changed(one: Mapping[str, Answer], other: Mapping[str, Answer], roles: Roles) -> dict[str, Answer]:
+    return {key: other[key] for key in differing(one, other, roles.volatile)}
+
+
+async def _explained(
+    sessions: Sessions, changed: Mapping[str, Answer], traces: Mapping[str, Trace], roles: Roles
+) -> bool:
+    """Find out why answers differ; return whether some tools turned out to write."""
+    culprits: set[str] = set()
+    try:
+        async with sessions.fresh() as session:
+            for key, differs in list(changed.items())[:_MAX_WITNESSES]:
+                culprits |= await _culprits(session, differs.call, traces, roles)
+                again = await session.call(differs.call)
+                if not culprits:
+                    roles.volatile.learn(differs, again)
+                    roles.volatile.learn(roles.answers[key], differs)
+    except SessionLost:
+        pass
+    roles.writers |= culprits
+    roles.readers -= culprits
+    return bool(culprits)
+
+
+async def _culprits(session: Session, witness: Call, traces: Mapping[str, Trace], roles: Roles) -> set[str]:
+    """Return the tools whose calls make the witness answer differently."""
     found: set[str] = set()
-    for witness in shown[:4]:
-        blamed: set[str] = set()
-        suspects = [call for call in roles.panel if call.tool != witness.tool]
-        for suspect in suspects:
-            one, two = await session.call(witness), await session.call(witness)
-            await session.call(suspect)
-            three = await session.call(witness)
-            is_quiet = not differing({"": one}, {"": two}, roles.volatile)
-            if is_quiet and differing({"": two}, {"": three}, roles.volatile):
-                blamed.add(suspect.tool)
-        if 2 * len(blamed) > len({call.tool for call in suspects}):
-            roles.volatile.tools.add(witness.tool)  # a log: it differs after any call
-        else:
-            found |= blamed
+    suspects = sorted(roles.readers - {witness.tool})
+    before = await session.call(witness)
+    for name in suspects:
+        if session.budget.is_spent:
+            break
+        still = await session.call(witness)
+        for answer in traces[name].successes[:_PER_SUSPECT]:
+            await session.call(answer.call)
+        after = await session.call(witness)
+        is_quiet = not differing({"": before}, {"": still}, roles.volatile)
+        if not is_quiet:
+            roles.volatile.learn(before, still)
+        elif differing({"": still}, {"": after}, roles.volatile):
+            found.add(name)
+        before = after
+    if len(suspects) > 2 and 2 * len(found) > len(suspects):
+        roles.volatile.tools.add(witness.tool)  # a log: it differs after any call
+        return set()
     return found

@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from turnwise.explore.second.reading import is_cut
 from turnwise.explore.second.records import Answer, Link, Path, ServerFacts, Survey, ToolFacts
 from turnwise.explore.second.survey.budget import Budget, Limits
 from turnwise.explore.second.survey.changing import Changes
-from turnwise.explore.second.survey.facts import clean_answers, read_again
+from turnwise.explore.second.survey.facts import clean_answers
 from turnwise.explore.second.survey.knowledge import Knowledge
 from turnwise.explore.second.survey.linking import LinkSearch, complete_lists
 from turnwise.explore.second.survey.refusals import Refusals
@@ -23,7 +24,7 @@ from turnwise.types import Tool
 
 Say = Callable[[str], None]
 _NUM_CALLS, _REMOTE_NUM_CALLS = 6_000, 300
-_WALK, _ROLES, _FACTS, _LINKS, _CHANGES = 0.35, 0.5, 0.6, 0.75, 1.0
+_WALK, _ROLES, _LINKS, _CHANGES = 0.35, 0.55, 0.7, 1.0
 """The shares of the time when the stages end at the latest."""
 _LEAST_SECONDS = 5.0
 _T = TypeVar("_T")
@@ -92,23 +93,24 @@ class _ServerSurvey:
         walk = Walk(self._sessions, self._tools, self._knowledge, self._refusals, seed)
         await self._stage(_WALK, walk.run(say))
         roles = await self._stage(_ROLES, find_roles(self._sessions, walk.traces))
-        say(f"{self._sessions.server}: {len(roles.readers)} tools read, {len(roles.writers)} write")
-        answers = list(roles.answers.values())
+        say(f"{self._sessions.server}: {len(roles.readers)} tools read")
+        answers = [one for one in roles.answers.values() if not is_cut(one.text)]
         links: list[Link] = []
         complete: frozenset[tuple[str, Path]] = frozenset()
         try:
             async with self._sessions.fresh() as session:
-                answers = await self._stage(_FACTS, read_again(session, walk.traces, roles))
                 tidy = [one for own in clean_answers(answers, roles.volatile).values() for one in own]
                 search = LinkSearch(session, walk.traces, self._refusals, tidy)
                 links = await self._stage(_LINKS, search.find(roles.readers))
                 replies = [one for one in search.replies if not self._refusals.is_refused(one)]
+                known = {one.call.key for one in answers}
+                answers += [
+                    one for one in search.accepted if one.call.key not in known and not is_cut(one.text)
+                ]
                 complete = complete_lists([*answers, *replies], search.classes)
         except SessionLost:
             pass  # what was read before still holds
         say(f"{self._sessions.server}: {len(links)} links")
-        clean = clean_answers(answers, roles.volatile)
-        facts = {name: self._facts(trace, roles, clean) for name, trace in walk.traces.items()}
         fresh = Knowledge(user=self._options.values, loose=self._knowledge.loose)
         for answer in answers:
             fresh.learn(answer)
@@ -116,9 +118,14 @@ class _ServerSurvey:
         trials = Changes(self._sessions, walk.traces, roles, fresh, seed)
         changes = await self._stage(_CHANGES, trials.find())
         say(f"{self._sessions.server}: {len(changes)} changes that readers show")
+        clean = clean_answers(answers, roles.volatile)
+        facts = {name: self._facts(trace, roles, clean) for name, trace in walk.traces.items()}
         budget = self._sessions.budget
         return Survey(
             tools=facts,
+            links=tuple(links),
+            changes=tuple(changes),
+            complete=complete,
             servers={self._sessions.server: ServerFacts(budget.why_spent, budget.num_calls, budget.seconds)},
         )
 

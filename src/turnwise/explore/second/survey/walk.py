@@ -31,6 +31,8 @@ class Trace:
 
     tool: Tool
     successes: list[Answer] = field(default_factory=list)
+    mute: list[Answer] = field(default_factory=list)
+    """Replies that are no errors, and are what absent values get too."""
     preludes: dict[str, tuple[Call, ...]] = field(default_factory=dict)
     """By call key: the successful calls of the session before it that it may need."""
     tried: set[str] = field(default_factory=set)
@@ -43,6 +45,11 @@ class Trace:
     @property
     def has_rows(self) -> bool:
         return any(not answer.is_empty for answer in self.successes)
+
+    @property
+    def replies(self) -> list[Answer]:
+        """All replies that are no errors, those that say something first."""
+        return [*self.successes, *self.mute]
 
     @property
     def is_hopeless(self) -> bool:
@@ -92,7 +99,7 @@ class Walk:
         return reached, sum(bool(trace.successes) for trace in self.traces.values())
 
     async def _walk(self, session: Session) -> None:
-        """Call all tools in turn: those that may show something first, then once more with what they showed."""
+        """Call all tools in turn twice, those that may show something first."""
         self._before = []
         for is_second in (False, True):
             queue = sorted(self.traces.values(), key=self._order)
@@ -127,7 +134,11 @@ class Walk:
             if self._is_good(answer):
                 num_good += 1
                 self._keep(trace, answer)
+            elif not answer.is_error and len(trace.mute) >= _FEW and not trace.successes:
+                return  # it says the same whatever it is asked
             else:
+                if not answer.is_error:
+                    trace.mute.append(answer)
                 num_failed += 1
                 trace.num_vain += 1
                 await self._learn(session, trace, answer, depth)
@@ -145,6 +156,7 @@ class Walk:
             self._refusals.learn(answer)
             if not answer.is_error:
                 self._before.append(answer)
+                trace.mute.append(answer)
 
     async def _called(self, session: Session, trace: Trace, call: Call) -> Answer:
         trace.num_calls += 1
@@ -164,7 +176,7 @@ class Walk:
         """Keep a success; its arguments are proven, and its rows are values for others."""
         call = answer.call
         trace.num_vain = 0
-        if all(call.key != one.call.key for one in trace.successes):
+        if all(call.key != one.call.key and answer.text != one.text for one in trace.successes):
             trace.successes.append(answer)
             trace.preludes[call.key] = needed_before(call, self._before)
         self._before.append(answer)
@@ -188,7 +200,8 @@ class Walk:
             taught += [value for value in lesson.values if value not in taught][: 12 - len(taught)]
         for name in lesson.tools:
             other = self.traces[self._server_names[name]]
-            if depth < 2 and other.num_calls < 3 * _MAX_VAIN:
+            is_new = all(one.call.tool != other.tool.name for one in self._before)
+            if is_new and depth < 2 and other.num_calls < 3 * _MAX_VAIN:
                 await self._try(session, other, 3, depth + 1)
 
 
