@@ -16,14 +16,14 @@ MAX_LINES = {
     "config": 1900,
     "dashboard": 4960,
     "engines": 3545,
-    "explore": 15_900,
+    "explore": 25_500,
     "mcp": 5840,
     "models": 2110,
     "records": 2610,
     "rewards": 1550,
     "rollout": 3230,
     "run": 7710,
-    "setup": 2920,
+    "setup": 2985,
     "system": 4980,
     "tasks": 3240,
     "training": 6900,
@@ -32,7 +32,7 @@ MAX_LINES = {
 }
 """Lines of Python of each package. A change that needs more raises the number in a commit that says why."""
 
-MAX_LINES_BESIDE = {"benchmarks": 10_735, "tests": 57_010}
+MAX_LINES_BESIDE = {"benchmarks": 10_900, "tests": 58_400}
 """The same for what is beside the package."""
 
 MAX_FILES = 20
