@@ -13,6 +13,8 @@ from turnwise.tasks.selection import split_of
 SHARES: Mapping[str, float] = {"train": 0.7, "test": 0.15, "validation": 0.15}
 """The share of every split; the first of two with the same room left gets the next entities."""
 _HELD_OUT_SHARE = 0.2
+_LARGEST_SHARE = 0.1
+"""Of the drafts: a combination with more is not held out, since its other drafts are lost."""
 _MIN_COMBINATIONS = 4
 """With fewer combinations of tools, none is held out: training would lack too many."""
 _ALONE = ("look_up", "change", "compute", "query", "join")
@@ -136,10 +138,12 @@ def held_out_combinations(drafts: Sequence[Draft], splits: EntitySplits, seed: i
     if len(composed) < _MIN_COMBINATIONS:
         return ()
     most = max(1, int(len(composed) * _HELD_OUT_SHARE))
+    sizes = Counter(map(combination, drafts))
     uses = Counter(tool for tools in combinations.values() for tool in tools)
     chosen: list[str] = []
     for name in sorted(tested, key=lambda name: (_digest(f"{seed}/{name}"), name)):
-        if len(chosen) < most and all(uses[tool] > 1 for tool in combinations[name]):
+        is_small = sizes[name] <= _LARGEST_SHARE * len(drafts)
+        if len(chosen) < most and is_small and all(uses[tool] > 1 for tool in combinations[name]):
             chosen.append(name)
             uses.subtract(combinations[name])
     return tuple(sorted(chosen))

@@ -57,7 +57,10 @@ def form(query: Query) -> Form:
 
 def phrase(query: Query, things: Things) -> str:
     if not query.where:
-        return f"the {things.column(query.column, query.kind)} of {things.one()}"
+        is_itself = things.column(query.column) in (things.noun, "item")
+        return (
+            things.one() if is_itself else f"the {things.column(query.column, query.kind)} of {things.one()}"
+        )
     [condition] = query.where
     is_plain = entity_noun(condition.column) in ("", things.noun) or is_opaque(condition.column)
     row = f"the {things.noun} {quoted(condition.value)}{things.tail}" if is_plain else things.one(query.where)

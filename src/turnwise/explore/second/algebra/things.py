@@ -15,12 +15,14 @@ class Things:
     """Singular, without an article."""
     tail: str = ""
     """Which ones they are, with a space in front."""
+    itself: str = ""
+    """The one row, if it is what an argument names: "that invoice"."""
     subject: str = ""
     """The one thing that the answer is about, if it is about one: "the invoice “INV-7”"."""
 
     def one(self, conditions: Sequence[Condition] = ()) -> str:
         """Return "the invoice of the customer “Keller” whose status is “open”"."""
-        return f"the {self.noun}{self.tail}{self.conditions(conditions)}"
+        return f"{self.itself or f'the {self.noun}{self.tail}'}{self.conditions(conditions)}"
 
     def many(self, conditions: Sequence[Condition] = ()) -> str:
         return f"{plural(self.noun)}{self.tail}{self.conditions(conditions)}"

@@ -95,7 +95,7 @@ def _holds_texts(known: Knowledge, place: ColumnPlace) -> bool:
     if relation is None or place.column not in (column.name for column in relation.columns):
         return False
     cells = [str(cell) for cell in relation.values(place.column) if cell is not None]
-    return 2 * sum(" " in cell for cell in cells) >= len(cells) > 0
+    return 2 * sum(" " in cell and "/" not in cell for cell in cells) >= len(cells) > 0
 
 
 def _transfers_into(known: Knowledge, change: Change, name: str, old: str) -> Iterator[Draft]:

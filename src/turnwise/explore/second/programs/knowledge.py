@@ -23,7 +23,7 @@ from turnwise.explore.second.records import (
     Survey,
 )
 from turnwise.explore.second.wording.call_phrase import Said, object_of, value_words
-from turnwise.explore.second.wording.names import entity_noun, is_handle, singular
+from turnwise.explore.second.wording.names import entity_noun, is_handle, is_opaque, singular
 
 _INDEX = re.compile(r"\[\d+\]")
 
@@ -62,7 +62,8 @@ class Knowledge:
     def noun(self, relation: Relation) -> str:
         """Return what a row is called."""
         is_shared = (relation.call.tool, relation.path) in self.shared_paths
-        return "entry" if is_shared and relation.is_list else singular(relation.noun)
+        own = "" if is_opaque(relation.noun) else singular(relation.noun)
+        return "entry" if is_shared and relation.is_list else own
 
     @cached_property
     def shared_paths(self) -> frozenset[tuple[str, Path]]:

@@ -176,6 +176,12 @@ def computed(
     return questions.compute(order(tool, said), phrase, program.form)
 
 
+def num_options(known: Knowledge, step: Step) -> int:
+    """Return how many arguments a call could do without."""
+    required = known.survey.tools[step.tool].tool.input_schema.get("required", [])
+    return sum(name not in required and not known.links(step.tool, name) for name in step.arguments)
+
+
 def worth(known: Knowledge, program: Program, relation: Relation, values: tuple[Any, ...]) -> float:
     """Return how much a person would want to ask: chains, data and names count, codes and paths do not."""
     query = program.asked[-1].query
@@ -186,6 +192,7 @@ def worth(known: Knowledge, program: Program, relation: Relation, values: tuple[
         cells = [cell for cell in relation.values(query.column) if cell is not None]
         score -= 1.5 * any(isinstance(cell, str) and is_machine_made(cell) for cell in cells)
         score -= 1.0 * any(map(is_location, cells))
+    score -= 0.7 * num_options(known, program.steps[-1])
     score -= 0.5 * max(0, query.column.count(".") - 1)
     score -= 0.5 * sum(is_machine_made(value) or is_location(value) for value in values)
     return score - 0.2 * max(0, len(values) - 2)

@@ -128,7 +128,8 @@ def _update(table: Table, name: str, roles: Roles, rng: random.Random) -> Edit |
         return f"UPDATE {named(table.name)} SET {changed} WHERE {_condition(name, row[name])}"
 
     kinds = {one.name: one.kind for one in table.rows.columns}
-    order = f"change the {stated_column(column, table.noun, kinds[column])} of the {table.noun} {quoted(record[name])} to {quoted(value)}"
+    what = f"{stated_column(column, table.noun, kinds[column])} of the {table.noun}"
+    order = f"change the {what} {quoted(record[name])} to {quoted(value)}"
     mutations = (statement(record, wrong), statement(other, value))
     entities = entities_of([record[name]])
     return Edit(statement(record, value), order, mutations, table, name, record[name], entities)

@@ -72,7 +72,8 @@ def _joined(database: Database, table: Table) -> tuple[Relation, SqlTable, list[
         target = next(one for one in database.tables if one.name == reference.target)
         if not target.is_whole:
             continue
-        source += f" JOIN {named(target.name)} AS j{number} ON t.{named(reference.column)} = j{number}.{named(reference.key)}"
+        condition = f"t.{named(reference.column)} = j{number}.{named(reference.key)}"
+        source += f" JOIN {named(target.name)} AS j{number} ON {condition}"
         for column, name in _shown(target, reference):
             columns[name] = f"j{number}.{named(column.name)}"
             extra.append(

@@ -7,6 +7,7 @@ from typing import Any
 
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.wording.names import (
+    PREPOSITIONS,
     article,
     handled_noun,
     human,
@@ -51,7 +52,9 @@ def object_of(tool: Tool) -> str:
     prefix = [*words_of(tool.server)]
     while len(words) > 1 and words[0] in prefix:
         words.pop(0)
-    return singular(" ".join(words[1:] or words))
+    thing = words[1:] or words
+    ends = [place for place, word in enumerate(thing) if word in PREPOSITIONS and place]
+    return singular(" ".join(thing[: min(ends, default=len(thing))]))
 
 
 def things_of(tool: Tool, noun: str, is_list: bool, arguments: Sequence[Said]) -> Things:
@@ -61,12 +64,13 @@ def things_of(tool: Tool, noun: str, is_list: bool, arguments: Sequence[Said]) -
     noun = noun or object_of(tool)
     extra = _with(others)
     if not linked:
-        return Things(noun, extra, "")
+        return Things(noun, extra)
     first, *rest = linked
     more = _with([*rest, *others])
     if is_list:
-        return Things(noun, f" of {first.named}{more}")
-    return Things(noun, f" of {first.named}{more}", f"{first.named}{more}")
+        is_row = first.entity == noun or (first.is_phrase and first.words.endswith(f" {noun}"))
+        return Things(noun, f" of {first.named}{more}", f"{first.named}{more}" if is_row else "")
+    return Things(noun, f" of {first.named}{more}", subject=f"{first.named}{more}")
 
 
 def _with(arguments: Sequence[Said]) -> str:

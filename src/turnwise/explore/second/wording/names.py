@@ -12,7 +12,7 @@ _HANDLES = ("id", "ids", "key", "uuid", "name", "names", "path", "paths", "title
 
 _MIN_LETTERS = 3
 """Shorter words are abbreviations that nobody outside the server knows."""
-_PREPOSITIONS = ("from", "to", "by", "at", "in", "of", "on", "for", "with", "since", "until")
+PREPOSITIONS = ("from", "to", "by", "at", "in", "of", "on", "for", "with", "since", "until")
 
 
 @functools.cache
@@ -67,7 +67,7 @@ def handled_noun(name: str) -> str:
 def is_opaque(name: str) -> bool:
     """Return whether a name has no word that a person would say: `t`, `fm`, `2`."""
     return not any(
-        (len(word) >= _MIN_LETTERS or word in _PREPOSITIONS) and not word.isdigit() for word in words_of(name)
+        (len(word) >= _MIN_LETTERS or word in PREPOSITIONS) and not word.isdigit() for word in words_of(name)
     )
 
 
@@ -83,7 +83,7 @@ def stated_column(name: str, noun: str, kind: str = "") -> str:
     """Return a column's name as a noun without that of its row: "number of pages" of `book_pages`."""
     words = human(name.rpartition(".")[2] if name.count(".") > 1 else name)
     words = words.removeprefix(f"{noun} ") or words
-    if words in _PREPOSITIONS:
+    if words in PREPOSITIONS:
         return f"“{words}”"
     if kind == "integer" and singular(words) != words and not words.startswith("number of "):
         rest = words.removeprefix("total ")
