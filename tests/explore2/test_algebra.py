@@ -32,7 +32,7 @@ KNOWN = {
     "the number of invoices": 6,
     "the number of invoices whose status is “open”": 3,
     "the number of invoices whose status is “paid” and customer is “Adler”": 1,
-    "the customer of the invoice “INV-6”": "Adler",
+    "the customer of the invoice whose number is “INV-6”": "Adler",
     "the total weight of the invoices": 1115,
     "the total amount of the invoices whose status is “open”": 158.4,
     "the average weight of the invoices whose status is “paid”": 62.5,
