@@ -9,8 +9,6 @@ from typing import Any
 from rich.console import Console
 
 from turnwise.explore.exploration import Exploration
-from turnwise.explore.second.report import print_exploration
-from turnwise.explore.second.report_json import as_json
 from turnwise.explore.second.continuation import FILE as PROGRESS
 from turnwise.explore.second.continuation import Earlier, read_earlier
 from turnwise.explore.second.continuation import as_json as progress_json
@@ -18,6 +16,8 @@ from turnwise.explore.second.driver import Explorer, in_another_time_zone
 from turnwise.explore.second.options import ExploreOptions
 from turnwise.explore.second.politeness import polite
 from turnwise.explore.second.recording import write_cassette
+from turnwise.explore.second.report import print_exploration
+from turnwise.explore.second.report_json import as_json
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
 from turnwise.system.files.atomic_write import write_atomically

@@ -11,6 +11,7 @@ from turnwise.explore.second.earlier_tasks import EarlierTasks
 from turnwise.explore.second.options import ExploreOptions
 from turnwise.explore.second.politeness import affordable
 from turnwise.explore.second.programs.draft import Draft
+from turnwise.explore.second.programs.drawn_inputs import with_drawn_inputs
 from turnwise.explore.second.programs.knowledge import Knowledge
 from turnwise.explore.second.programs.selection import common_values, drafts_of
 from turnwise.explore.second.records import ServerFacts, Survey
@@ -84,6 +85,7 @@ class Explorer:
         self._accepted.secrets.learn(answer.text for answer in self._survey.answers())
         deadline = self._started + self._options.minutes * 60 * _SQL_END
         self._survey, in_sql = await sql_programs(self._pool, self._survey, surveying, deadline, self._say)
+        self._survey = await with_drawn_inputs(self._pool, self._survey, options.seed, deadline)
         drafts = drafts_of(Knowledge(self._survey, self._options.seed), in_sql)
         self._num_drafts = Counter(tool for draft in drafts for tool in dict.fromkeys(draft.tools))
         self._say(f"programs: {len(drafts)}")

@@ -52,6 +52,8 @@ def answer(query: Query, records: Sequence[Record]) -> Scalar:
 
 
 def form(query: Query) -> Form:
+    if query.function:
+        return Form.ROUNDED
     return Form.NUMBER if query.kind in ("integer", "number") else Form.TEXT
 
 

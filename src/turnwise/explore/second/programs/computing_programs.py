@@ -1,13 +1,19 @@
 """Programs about tools that compute: inputs that were drawn, and what the tool makes of them."""
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
+from turnwise.explore.second import algebra
+from turnwise.explore.second.algebra.query import Query
 from turnwise.explore.second.programs.draft import Draft
 from turnwise.explore.second.programs.knowledge import Knowledge, entities_of
 from turnwise.explore.second.programs.program import Asked, Program, Step, flat
 from turnwise.explore.second.programs.reading_programs import Way, computed
+from turnwise.explore.second.records import Relation
 
 _PER_ANSWER = 3
+_LONG = re.compile(r"-?\d+\.\d{4,}")
 
 
 def computations(known: Knowledge) -> Iterator[Draft]:
@@ -20,9 +26,19 @@ def computations(known: Knowledge) -> Iterator[Draft]:
             for relation in answer.relations:
                 for query in known.queries(relation)[:_PER_ANSWER]:
                     if query.operation == "field" or relation.is_list:
+                        query = _rounded(query, relation)
                         program = Program("compute", (step,), (Asked(0, query),))
                         way = Way((step,), answer.call, {}, {}, ())
                         values = (*flat(answer.call.arguments).values(), *(one.value for one in query.where))
                         wordings = computed(known, way, relation, query, program)
                         whole = " ".join(map(str, values))
                         yield Draft(program, wordings, (*entities_of([f"{facts.tool.name} {whole}"]),))
+
+
+def _rounded(query: Query, relation: Relation) -> Query:
+    """Return the query of a number with many decimals as one of a rounded number."""
+    try:
+        value = str(algebra.answer(query, [relation]))
+    except (LookupError, ValueError):
+        return query
+    return replace(query, kind="number", function="rounded") if _LONG.fullmatch(value) else query

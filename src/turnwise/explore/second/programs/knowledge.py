@@ -139,7 +139,8 @@ class Knowledge:
     def roles(self, relation: Relation) -> Roles:
         """Return the roles of a relation's columns."""
         key = (relation.call.tool, relation.path)
-        return roles_of(relation, self.linked_columns.get(key, frozenset()))
+        is_pure = self.survey.tools[relation.call.tool].is_pure
+        return roles_of(relation, frozenset() if is_pure else self.linked_columns.get(key, frozenset()))
 
     def queries(self, relation: Relation) -> list[Query]:
         return algebra.drafts(relation, self.roles(relation), is_complete=self.is_complete(relation))

@@ -172,7 +172,8 @@ def computed(
     """Return wordings that say what the tool does with the arguments."""
     tool = known.survey.tools[way.call.tool].tool
     said = known.said(way.call.tool, way.call.arguments, {}, relation.noun)
-    phrase = algebra.phrase(query, Things(relation.noun or object_of(tool)))
+    is_alone = len(relation.columns) == 1 and len(relation.rows) == 1
+    phrase = "the result" if is_alone else algebra.phrase(query, Things(relation.noun or object_of(tool)))
     return questions.compute(order(tool, said), phrase, program.form)
 
 

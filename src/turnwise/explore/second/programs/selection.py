@@ -17,6 +17,7 @@ from turnwise.explore.second.programs.reading_programs import (
 _MOST = 6_000
 """Drafts that are considered."""
 _PER_CHANGING = 6
+_PER_COMPUTATION = 240
 _PER_TEMPLATE = 12
 """Drafts that differ in nothing but a value."""
 
@@ -76,7 +77,8 @@ def in_turns(drafts: Sequence[Draft], known: Knowledge) -> list[Draft]:
             for one in ordered:
                 one.sort(key=lambda draft: -draft.worth)
             ordered.sort(key=lambda one: -one[0].worth)
-            lists.append(_round_robin([one[:_PER_TEMPLATE] for one in ordered]))
+            most = _PER_COMPUTATION if kind[0] == "compute" else _PER_TEMPLATE
+            lists.append(_round_robin([one[:most] for one in ordered]))
         shapes.append(_round_robin(lists))
     mixed = _round_robin(shapes)
     return _mixed(

@@ -92,7 +92,10 @@ def _last(parameter: str) -> str:
 def order(tool: Tool, arguments: Sequence[Said]) -> str:
     """Return what the tool does with the arguments, as an order without a full stop."""
     listed = listing([f"{_parameter(one).removeprefix('the ')} {one.words}" for one in arguments])
-    return f"{imperative(tool)}{f' with {listed}' if listed else ''}"
+    work = imperative(tool)
+    if len(arguments) == 1 and " " not in work:  # "calculate the expression “2 + 3”"
+        return f"{work} the {listed}"
+    return f"{work}{f' with {listed}' if listed else ''}"
 
 
 def change_order(tool: Tool, arguments: Sequence[Said], *, is_new: bool) -> str:
