@@ -73,6 +73,15 @@ def may_call(pool: Pool, tool: Tool, options: SurveyOptions) -> bool:
     return tool.is_read_only or not pool.exposure(tool.server).outside or tool.server in options.writable
 
 
+@dataclass(frozen=True, slots=True)
+class _Linked:
+    """What the search for links brought."""
+
+    links: Sequence[Link]
+    answers: Sequence[Answer]
+    complete: frozenset[tuple[str, Path]]
+
+
 class _ServerSurvey:
     """The survey of one server."""
 
@@ -89,45 +98,46 @@ class _ServerSurvey:
 
     async def run(self, say: Say) -> Survey:
         """Run all stages."""
-        seed = f"{self._options.seed}/{self._sessions.server}"
+        name, seed = self._sessions.server, f"{self._options.seed}/{self._sessions.server}"
         walk = Walk(self._sessions, self._tools, self._knowledge, self._refusals, seed)
         await self._stage(_WALK, walk.run(say))
         roles = await self._stage(_ROLES, find_roles(self._sessions, walk.traces))
-        say(f"{self._sessions.server}: {len(roles.readers)} tools read")
+        say(f"{name}: {len(roles.readers)} tools read")
         answers = [one for one in roles.answers.values() if not is_cut(one.text)]
-        links: list[Link] = []
-        complete: frozenset[tuple[str, Path]] = frozenset()
-        try:
-            async with self._sessions.fresh() as session:
-                tidy = [one for own in clean_answers(answers, roles.volatile).values() for one in own]
-                search = LinkSearch(session, walk.traces, self._refusals, tidy)
-                links = await self._stage(_LINKS, search.find(roles.readers))
-                replies = [one for one in search.replies if not self._refusals.is_refused(one)]
-                known = {one.call.key for one in answers}
-                answers += [
-                    one for one in search.accepted if one.call.key not in known and not is_cut(one.text)
-                ]
-                complete = complete_lists([*answers, *replies], search.classes)
-        except SessionLost:
-            pass  # what was read before still holds
-        say(f"{self._sessions.server}: {len(links)} links")
+        linked = await self._stage(_LINKS, self._linked(walk, roles, answers))
+        say(f"{name}: {len(linked.links)} links")
         fresh = Knowledge(user=self._options.values, loose=self._knowledge.loose)
-        for answer in answers:
+        for answer in linked.answers:
             fresh.learn(answer)
             fresh.prove(answer.call.tool, answer.call.arguments)
         trials = Changes(self._sessions, walk.traces, roles, fresh, seed)
         changes = await self._stage(_CHANGES, trials.find())
-        say(f"{self._sessions.server}: {len(changes)} changes that readers show")
-        clean = clean_answers(answers, roles.volatile)
-        facts = {name: self._facts(trace, roles, clean) for name, trace in walk.traces.items()}
+        say(f"{name}: {len(changes)} changes that readers show")
+        clean = clean_answers(linked.answers, roles.volatile)
+        facts = {tool: self._facts(trace, roles, clean) for tool, trace in walk.traces.items()}
         budget = self._sessions.budget
         return Survey(
             tools=facts,
-            links=tuple(links),
+            links=tuple(linked.links),
             changes=tuple(changes),
-            complete=complete,
-            servers={self._sessions.server: ServerFacts(budget.why_spent, budget.num_calls, budget.seconds)},
+            complete=linked.complete,
+            servers={name: ServerFacts(budget.why_spent, budget.num_calls, budget.seconds)},
         )
+
+    async def _linked(self, walk: Walk, roles: Roles, answers: Sequence[Answer]) -> "_Linked":
+        """Look for links in a session of its own; the answers to their values are kept too."""
+        tidy = [one for own in clean_answers(answers, roles.volatile).values() for one in own]
+        try:
+            async with self._sessions.fresh() as session:
+                search = LinkSearch(session, walk.traces, self._refusals, tidy)
+                links = await search.find(roles.readers)
+        except SessionLost:
+            return _Linked((), answers, frozenset())
+        known = {one.call.key for one in answers}
+        more = {one.call.key: one for one in search.accepted if not is_cut(one.text)}
+        kept = [*answers, *(one for key, one in more.items() if key not in known)]
+        replies = [one for one in search.replies if not self._refusals.is_refused(one)]
+        return _Linked(links, kept, complete_lists([*kept, *replies], search.classes))
 
     async def _stage(self, share: float, work: Awaitable[_T]) -> _T:
         """Do the work of a stage; it ends when this share of the time is over since the start."""
