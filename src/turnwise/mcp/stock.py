@@ -121,6 +121,8 @@ class Stock:
         except ConnectFailed as error:
             program = Path(spec.command or "").name
             words = f"{error.loss.message} when {program} started it with network, to install it"
+            if not error.loss.stderr_tail:  # npm says nothing while it tries again
+                words += "; is its package registry reachable? Run the command once yourself"
             return ConnectFailed(replace(error.loss, message=words), error.rest_seconds)
         finally:
             await self.discard(processes)
