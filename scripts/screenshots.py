@@ -1,9 +1,7 @@
-"""Write screenshots of every view of the dashboard to docs/images/, with a real browser.
+"""Write screenshots of the dashboard's views to docs/images/, with a real browser.
 
-Example: python scripts/screenshots.py runs/lr-* runs/cpu-epochs (needs chromium, playwright and Pillow).
-The first run is shown, and compared with all but the last. The last has the ratios of tokens, so its updates
-must have several optimizer steps (update.num_epochs = 2). Each view is taken wide and narrow, light and dark:
-view-NAME.png, view-NAME-dark.png, view-NAME-phone.png, view-NAME-phone-dark.png.
+Example: python scripts/screenshots.py runs/cpu-20261115-070000 (needs chromium, playwright and Pillow).
+The first run is shown, 1440 pixels wide and light: view-NAME.png.
 """
 
 import argparse
@@ -26,27 +24,18 @@ from turnwise.dashboard.server import application
 from turnwise.dashboard.watch import Watch
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-SIZES = {"": {"width": 1440, "height": 900}, "-phone": {"width": 390, "height": 844}}
-SCHEMES = {"": "light", "-dark": "dark"}
+SIZES = {"": {"width": 1440, "height": 900}}
+SCHEMES = {"": "light"}
 MAX_BYTES = 150_000
 
 VIEWS = {
     "overview": ("overview?run={first}", "#chart-success svg"),
     "health": ("health?run={first}", "#vitals"),
-    "alarms": ("health?run={first}", "#alarms"),
-    "trajectories": ("trajectories?run={first}", "#list"),
-    "tools": ("tools?runs={first}", "#tools"),
-    "calls": ("tools?runs={first}", "#calls"),
-    "evaluations": ("evaluations?runs={first}", "#change"),
-    "tasks": ("tasks?runs={first}", "#task-list"),
-    "runs": ("runs?runs={all}", "#run-table"),
-    "compare": ("compare?runs={all}", "#between svg"),
-    "log": ("log?runs={first}", "#log-lines"),
-    "trajectory": ("trajectory?runs={first}&run={first}&id={episode}&tokens=push", "#turn-1 .tok"),
-    "group": ("trajectory?runs={first}&run={first}&id={episode}&group=1", ".conversation"),
-    "ratios": ("trajectory?runs={last}&run={last}&id={clipped}&tokens=ratio", "#turn-1 .tok"),
+    "trajectories": ("trajectories?run={first}&source=train", "#list"),
+    "trajectory": ("trajectory?run={first}&id={episode}&tokens=push", "#turn-1 .tok"),
+    "group": ("trajectory?run={first}&id={episode}&group=1", "#matrix"),
 }
-"""By name of the picture: the address, and what must be there. `alarms` and `calls` are scrolled to."""
+"""By name of the picture: the address, and what must be there."""
 
 
 def episodes(page: Page, root: str, query: str) -> list[str]:
@@ -68,21 +57,8 @@ def failed_episode(page: Page, root: str, run: str) -> str:
     return found[0] if found else ""
 
 
-def clipped_episode(page: Page, root: str, run: str) -> str:
-    """An episode with a clipped token, else any episode with ratios; empty without one."""
-    found = episodes(page, root, f"runs={run}&source=train&sort=-tokens")
-    for episode in found:
-        page.goto(f"{root}#/trajectory?runs={run}&run={run}&id={episode}&tokens=ratio")
-        page.wait_for_selector(".conversation .tok")
-        if page.query_selector(".tok.stopped"):
-            return episode
-    return found[0] if found else ""
-
-
 def take_all(page: Page, root: str, names: list[str], images: Path) -> None:
-    known = {"first": names[0], "last": names[-1], "all": ",".join(names[:-1] or names)}
-    known["episode"] = failed_episode(page, root, known["first"])
-    known["clipped"] = clipped_episode(page, root, known["last"])
+    known = {"first": names[0], "episode": failed_episode(page, root, names[0])}
     for size, viewport in SIZES.items():
         page.set_viewport_size(viewport)
         for scheme, colours in SCHEMES.items():
@@ -92,10 +68,6 @@ def take_all(page: Page, root: str, names: list[str], images: Path) -> None:
                 page.goto(f"{root}#/{address.format(**known)}")
                 page.wait_for_selector(f"main[data-view='{address.partition('?')[0]}'] {complete}")
                 page.wait_for_timeout(400)  # charts are drawn in the next frame
-                if name in ("alarms", "calls"):
-                    page.eval_on_selector(complete, "(part) => part.scrollIntoView()")
-                    page.mouse.wheel(0, -70)  # below the header, which stays at the top
-                    page.wait_for_timeout(100)
                 save(page.screenshot(), images / f"view-{name}{size}{scheme}.png")
 
 

@@ -16,7 +16,7 @@ const hidden = new Set(); // lines that were switched off stay so when the chart
 export function sized(attributes, paint) {
   const box = make("div", attributes);
   let wide = 0;
-  const fill = () => { const fresh = box.given(wide), [old] = box.children; if (old) morph(old, fresh); else box.append(fresh); };
+  const fill = () => { const fresh = box.given(wide, box), [old] = box.children; if (old) morph(old, fresh); else box.append(fresh); };
   box.given = paint;
   box.renew = (next) => { box.given = next; if (wide) fill(); };
   new ResizeObserver(() => { const now = Math.round(box.clientWidth); if (now && now !== wide) { wide = now; fill(); } }).observe(box);
@@ -92,13 +92,14 @@ export function lines({ key, title, note, drawn: given, ends = [], events = [], 
   const box = make("figure", { class: "chart", id: "chart-" + key, tabindex: "0", role: "group", "aria-label": title + ". " + (describe || describedBy(given, say)) });
   const said = make("div", { class: "tip", hidden: true, "data-own": "" });
   const frame = { key, drawn, places, ends, events, limits, under, say, axis, height, right, left, start, end: Math.max(span, ...(places.length ? [places[places.length - 1]] : [])), ...(y ? { low: y[0], high: y[1], isLogarithmic: isLog && y[0] > 0 } : rangeOfValues(drawn, ends, limits, isLog)) };
-  const show = (x, isShared) => point(box, said, frame, x, tip, isShared);
+  // the box of the page, which may be an older one than this: it stays when the chart is drawn anew
+  const show = (shown, x, isShared) => point(shown, frame, x, tip, isShared);
   const rows = () => drawn.flatMap(rowsOfLine);
-  const picture = sized({ class: "picture" }, (wide) => paintLines(frame, wide, show, box, open));
+  const picture = sized({ class: "picture" }, (wide, holder) => paintLines(frame, wide, show, holder.closest(".chart") || box, open));
   box.append(make("figcaption", {}, make("h3", {}, title), note ? make("span", {}, note) : "", lead, takeAway({ key, title, axis, rows, paint: (wide) => paintLines(frame, wide, () => {}, null, null), lines: given.map((line) => line.label), hidden, more })), picture, said);
   for (const [kind, listener] of Object.entries({
-    keydown: (event) => walk(event, box, frame, show, open), blur: () => show(null, true), point: (event) => show(event.detail, false),
-    focusin: () => said.setAttribute("aria-live", "polite"), focusout: () => said.removeAttribute("aria-live"),
+    keydown: (event) => walk(event, frame, show, open), blur: (event) => show(event.currentTarget, null, true), point: (event) => show(event.currentTarget, event.detail, false),
+    focusin: (event) => event.currentTarget.querySelector(".tip").setAttribute("aria-live", "polite"), focusout: (event) => event.currentTarget.querySelector(".tip").removeAttribute("aria-live"),
   })) { box.heard = { ...box.heard, [kind]: listener }; box.addEventListener(kind, (event) => box.heard[kind](event)); }
   return box;
 }
@@ -123,7 +124,7 @@ function paintLines(frame, wide, show, box, open) {
   const { drawn, places, ends, events, limits, under, say, axis, height, start, end, low, high, isLogarithmic } = frame, scale = scales(frame, wide), { l, r, top, floor, pad, isNarrow, X, Y } = scale;
   const svg = draw("svg", { viewBox: "0 0 " + wide + " " + height, height, "aria-hidden": "true" }), last = places.length ? places[places.length - 1] : start;
   const ticks = isLogarithmic ? logTicks(low, high) : ticksOf(low, high, height < 200 ? 2 : 4);
-  for (const t of ticks) svg.append(draw("line", { class: t === low ? "base" : "rule", x1: l, x2: wide - r, y1: Math.round(Y(t)), y2: Math.round(Y(t)) }), draw("text", { x: l - 8, y: Y(t) + 4, "text-anchor": "end" }, say(Number(t.toPrecision(6)))));
+  for (const t of ticks.filter((each) => Number.isFinite(Y(each)))) svg.append(draw("line", { class: t === low ? "base" : "rule", x1: l, x2: wide - r, y1: Math.round(Y(t)), y2: Math.round(Y(t)) }), draw("text", { x: l - 8, y: Y(t) + 4, "text-anchor": "end" }, say(Number(t.toPrecision(6)))));
   if (last < end && places.length) svg.append(draw("rect", { class: "future", x: X(last) + 1, width: Math.max(0, X(end) - X(last) + pad - 1), y: top, height: floor - top }), X(end) - X(last) > 110 && axis === "step" ? draw("text", { x: (X(last) + X(end) + pad) / 2, y: floor - 10, "text-anchor": "middle" }, "still to play") : "");
   const marks = ticksOf(start, end, isNarrow ? 3 : 6).filter((t) => AXES[axis].isWhole ? Number.isInteger(t) : true), unit = axis === "step" ? "step " : "";
   marks.forEach((t, i) => svg.append(draw("text", { x: X(t), y: height - 8, "text-anchor": "middle" }, (i ? "" : unit) + num(t) + (i === marks.length - 1 && !unit ? " " + AXES[axis].unit : ""))));
@@ -173,7 +174,7 @@ function endsOf(ends, drawn, { X, Y, l, r, pad, top, floor }, { end, start, say 
     let at = shown.length - 1;
     while (at > 0 && !isKnown(shown[at])) at -= 1;
     return isKnown(shown[at]) ? { y: Y(shown[at]), from: Y(shown[at]), x: X(line.xs[at]), words: line.labelled || brief(line.label, 24) + " " + say(shown[at]), sub: line.sub, colour: line.colour } : null;
-  }).filter(Boolean);
+  }).filter((label) => label && Number.isFinite(label.y));
   for (const each of ends) {
     const x = each.side === "left" ? X(start) - 14 : X(end) + 14;
     if (isKnown(each.low)) found.push(draw("line", { class: "whisker", x1: x, x2: x, y1: Y(each.low), y2: Y(each.high) }));
@@ -197,8 +198,8 @@ export function nearest(xs, x) {
 }
 
 // The rule and the tip at a place; the other charts of the same grid follow.
-function point(box, said, frame, x, tip, isShared) {
-  const at = x === null || !frame.places.length ? null : nearest(frame.places, x), rule = box.querySelector("line.hover"), svg = box.querySelector(".picture svg");
+function point(box, frame, x, tip, isShared) {
+  const said = box.querySelector(".tip"), at = x === null || !frame.places.length ? null : nearest(frame.places, x), rule = box.querySelector("line.hover"), svg = box.querySelector(".picture svg");
   if (at === null) { delete box.at; delete box.dataset.at; } else { box.at = at; box.dataset.at = at; }
   if (isShared) for (const other of box.closest(".grid")?.querySelectorAll(".chart") || []) if (other !== box) other.dispatchEvent(new CustomEvent("point", { detail: at }));
   said.hidden = at === null || !svg;
@@ -220,28 +221,29 @@ function valueAt_(line, i, { say, key }) {
     line.label + " " + say(line.values[i]) + (line.means ? ", mean " + say(line.means[i]) : "") + few);
 }
 
-function walk(event, box, { places }, show, open) {
+function walk(event, { places }, show, open) {
+  const box = event.currentTarget;
   if (event.target !== box || !places.length) return;
   if (event.key === "Enter" && open) return open(box.at === undefined ? places[places.length - 1] : box.at, null);
   const by = { ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9 }[event.key];
   if (!by) return;
   event.preventDefault();
   const now = box.at === undefined ? places.length - 1 - (by < 0 && by > -1e9 ? by : 0) : places.indexOf(nearest(places, box.at));
-  show(places[Math.min(Math.max(now + by, 0), places.length - 1)], true);
+  show(box, places[Math.min(Math.max(now + by, 0), places.length - 1)], true);
 }
 
 // A tap only moves the tip, whose values are links. While a range is set, a click waits for a second one.
 function listenTo(svg, scale, { axis }, show, box, open) {
-  const at = (event) => scale.x(event.clientX - svg.getBoundingClientRect().left);
-  const on = { pointermove: (event) => { box.classList.toggle("touched", event.pointerType === "touch"); show(at(event), true); },
-    pointerleave: (event) => { if (event.pointerType !== "touch") show(null, true); },
-    pointerdown: (event) => { box.from = event.pointerType === "touch" ? null : [event.clientX, at(event)]; if (event.pointerType === "touch") { box.classList.add("touched"); show(at(event), true); } },
+  const at = (event) => scale.x(event.clientX - event.currentTarget.getBoundingClientRect().left);
+  const on = { pointermove: (event) => { box.classList.toggle("touched", event.pointerType === "touch"); show(box, at(event), true); },
+    pointerleave: (event) => { if (event.pointerType !== "touch") show(box, null, true); },
+    pointerdown: (event) => { box.from = event.pointerType === "touch" ? null : [event.clientX, at(event)]; if (event.pointerType === "touch") { box.classList.add("touched"); show(box, at(event), true); } },
     pointerup: (event) => { if (box.from && Math.abs(event.clientX - box.from[0]) > CLICK_PIXELS) { zoomTo(box.from[1], at(event), axis); box.from = null; } },
     dblclick: () => { clearTimeout(box.waiting); go(WHOLE_RANGE); },
     click: (event) => {
       clearTimeout(box.waiting);
       if (!box.from || event.detail > 1 || !open) return;
-      const [x, y] = [at(event), event.clientY - svg.getBoundingClientRect().top], isZoomed = Object.keys(WHOLE_RANGE).some((name) => place().settings[name]);
+      const [x, y] = [at(event), event.clientY - event.currentTarget.getBoundingClientRect().top], isZoomed = Object.keys(WHOLE_RANGE).some((name) => place().settings[name]);
       if (isZoomed) box.waiting = setTimeout(() => open(x, y, scale), DOUBLE_CLICK_MS); else open(x, y, scale);
     } };
   for (const [kind, listener] of Object.entries(on)) { svg.heard = { ...svg.heard, [kind]: listener }; svg.addEventListener(kind, (event) => svg.heard[kind](event)); }

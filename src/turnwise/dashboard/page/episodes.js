@@ -69,7 +69,7 @@ function filters(run, settings, choices, isTries) {
   return make("form", { class: "filters", onsubmit: (event) => event.preventDefault() },
     searchField({ id: "filter-search", placeholder: "Search questions, answers, calls, results", "aria-label": "search", title: 'words or "a phrase" (key: /)', value: settings.search || "", oninput: typed("search") }),
     isTries ? "" : choice("groups that are", [["", "any"], ["some", "divided"], ["all", "all right"], ["none", "all wrong"]], settings.kind || "", (kind) => go({ kind, offset: "" })),
-    choice("list", [["", "groups"], ["tries", "tries"]], isTries ? "tries" : "", (list) => go({ list, search: list ? settings.search : "", offset: "" })),
+    choice("list", [["", "groups"], ["tries", "tries"]], isTries ? "tries" : "", (list) => go(list ? { list, offset: "" } : { list, search: "", offset: "" })),
     make("details", { class: "menu", id: "more-filters" }, make("summary", {}, "+ filter"), make("div", {},
       pick("source", "played for", choices.source.map((each) => [each.value, nameOf(each.value) + " (" + each.num + ")"])), field("first", "step from", "number"), field("last", "to", "number"), field("task", "task has", "search"),
       pick("family", "family", counted(choices.family)), pick("difficulty", "difficulty", counted(choices.difficulty)), pick("success", "success", [["1", "yes"], ["0", "no"]]), pick("fault", "fault", counted(choices.fault).map(([value, said]) => [value, said.replace(value, FAULTS[value] || value)])),

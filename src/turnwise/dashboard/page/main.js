@@ -106,7 +106,7 @@ function grew() {
   if (waiting) return;
   waiting = setTimeout(() => {
     waiting = null;
-    const isBusy = numAtWork || main.querySelector(":active, .chart:hover, .menu[open]") || !getSelection().isCollapsed;
+    const isBusy = numAtWork || main.querySelector(":active, .picture:hover, .menu[open]") || !getSelection().isCollapsed;
     if (isBusy) return grew();
     const isTyping = document.activeElement && ["INPUT", "SELECT"].includes(document.activeElement.tagName) && main.contains(document.activeElement);
     if (!isTyping && !place().settings.id) draw_(true);
