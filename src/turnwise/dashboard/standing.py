@@ -13,7 +13,7 @@ from turnwise.dashboard.index.index import Index
 from turnwise.dashboard.runs import ListedRun
 from turnwise.dashboard.views.evaluations import evaluations, gap, paired
 from turnwise.dashboard.views.run_row import Scalar, course_of
-from turnwise.dashboard.views.series import last_step, latest
+from turnwise.dashboard.views.series import latest
 from turnwise.run.answer import FIRST_STEPS, Change, answer_of, success_change, window_of
 from turnwise.run.health.health import CHECKS
 from turnwise.system.files.regular_files import Damaged, names_in
@@ -30,7 +30,7 @@ def standing(run: ListedRun) -> dict[str, Any]:
     """The run's row, and what the views of a single run show of it."""
     facts, index, row = run.facts, run.index, run.row()
     recipe = facts.recipe
-    shown = {**row.shown, "state": facts.state, "reason": facts.reason, "last_step": last_step(index)}
+    shown = {**row.shown, "state": facts.state, "reason": facts.reason}
     before = next((each for each in evaluations(run.folder) if each["name"] == "before"), {})
     return {
         "name": run.name,

@@ -169,7 +169,7 @@ function drawnLine({ xs, values, means, lows, highs, colour, width = 2, dash, is
 
 // The labels at the lines' ends, and what was measured before and after.
 function endsOf(ends, drawn, { X, Y, l, r, pad, top, floor }, { end, start, say }, wide, last) {
-  const found = [], labels = drawn.filter((line) => line.label).map((line) => {
+  const found = [], labels = drawn.filter((line) => line.label && !line.isCells).map((line) => {
     const shown = line.means || line.values;
     let at = shown.length - 1;
     while (at > 0 && !isKnown(shown[at])) at -= 1;

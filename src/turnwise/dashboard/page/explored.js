@@ -60,7 +60,7 @@ function tasksOf(found, settings, name) {
 function taskOf_(task, name) {
   const chain = make("span", { class: "chain mono small" }, task.tools.map((tool, i) => [i ? make("i", {}, "→") : "", make("span", {}, tool)]));
   return lazy("task " + task.id, [make("span", {}, task.question), make("span", { class: "val", title: task.answer }, task.answer), chain, make("span", { class: "quiet small" }, task.split, " ", make("span", { class: "faint" }, task.difficulty))], async () => {
-    const found = await ask("plan", { name, split: task.split, task: task.id }).catch((error) => ({ demonstration: [], error: error.message }));
-    return found.error ? [make("p", { class: "note" }, "Its plan cannot be read: " + found.error)] : [make("p", { class: "small quiet" }, "The plan that was executed in a fresh session and gave this answer:"), ...demonstrationOf(found).flat(2).filter(Boolean), make("p", {}, "Answer ", make("b", {}, task.answer)), make("details", { class: "more" }, make("summary", {}, "truth"), longText(found.truth))];
+    const found = await ask("plan", { name, split: task.split, task: task.id }).catch((error) => ({ missing: error.message }));
+    return found.missing ? [make("p", { class: "note" }, "Its plan cannot be shown: " + found.missing + ".")] : [make("p", { class: "small quiet" }, "The plan that was executed in a fresh session and gave this answer:"), ...demonstrationOf(found).flat(2).filter(Boolean), make("p", {}, "Answer ", make("b", {}, task.answer)), make("details", { class: "more" }, make("summary", {}, "truth"), longText(found.truth))];
   }, { kind: "task" });
 }

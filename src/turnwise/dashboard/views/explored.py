@@ -102,15 +102,19 @@ def exploration(runs: Runs, name: str) -> dict[str, Any]:
 
 
 def plan(runs: Runs, name: str, split: str, task: str) -> dict[str, Any]:
-    """The plan that proves a task, from the exploration's task file. LookupError if it is not there."""
+    """The plan that proves a task, from the exploration's task file; `missing` says why there is none."""
     if split not in _SPLITS:
         raise LookupError(f"no {split[:20]!r} tasks")
     file = task_file(split, _folder(runs, name) / f"{split}.jsonl")
     chosen = next((each for each in file.tasks if each.id == task), None)
     if chosen is None:
-        raise LookupError(f"no task {task[:40]!r} in {file.path.name}")
+        return {"demonstration": [], "truth": "", "missing": f"{file.path.name} does not have the task"}
     truth = json.dumps(row_of(chosen)["truth"], indent=1, ensure_ascii=False, default=str)
-    return {"demonstration": demonstration(chosen.demonstration), "truth": _cut(truth, MAX_TEXT_CHARS)}
+    return {
+        "demonstration": demonstration(chosen.demonstration),
+        "truth": _cut(truth, MAX_TEXT_CHARS),
+        "missing": "",
+    }
 
 
 def _folder(runs: Runs, name: str) -> Path:
