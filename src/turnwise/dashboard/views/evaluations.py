@@ -33,7 +33,8 @@ def comparison(run: Path, before: str, after: str) -> dict[str, Any]:
         raise LookupError(f"no evaluations {before!r} and {after!r}")
     marks = [(path, path.lstat().st_mtime_ns) for path in (paths[before], paths[after])]
     found = _compared(*marks[0], *marks[1])
-    return {**found, "heading": of_change(change_of(*(_summaries(*mark) for mark in marks), found))}
+    first, last = (_summaries(*mark) for mark in marks)
+    return {**found, "heading": of_change(change_of(first, last, found))}
 
 
 def paired(one: Path, other: Path) -> dict[str, Any]:
@@ -69,8 +70,8 @@ def change_of(before: Mapping[str, Any], after: Mapping[str, Any], found: Mappin
     change = found["all"]
     if not change:
         return None
-    shares = (side["all"]["success"]["value"] for side in (before, after))
-    return Change(*shares, change["low"], change["high"])
+    first, last = (side["all"]["success"]["value"] for side in (before, after))
+    return Change(first, last, change["low"], change["high"])
 
 
 def _files(run: Path) -> list[Path]:
