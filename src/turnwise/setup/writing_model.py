@@ -22,7 +22,7 @@ class OwnModel:
 
     async def opened(self) -> "LocalModel":
         async with contextlib.AsyncExitStack() as exits:
-            chat = chat_of(self.recipe)
+            chat = chat_of(self.recipe.model)
             engine = await open_engine(with_engine_sizes(self.recipe), exits)
             return LocalModel(engine, chat, exits.pop_all())
         raise AssertionError("opening either returns or raises")

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from turnwise.explore.second.algebra.columns import Roles
 from turnwise.explore.second.algebra.query import Condition, Form, Query, Record
-from turnwise.explore.second.algebra.sql_text import SqlTable, where_of
+from turnwise.explore.second.algebra.sql_text import SqlTable, select, where_of
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
 
@@ -52,6 +52,4 @@ def phrase(query: Query, things: Things) -> str:
 
 def sql(query: Query, table: SqlTable) -> str:
     function = "SUM" if query.function == "total" else "AVG"
-    return (
-        f"SELECT {function}({table.columns[query.column]}) FROM {table.source}{where_of(table, query.where)}"
-    )
+    return select(f"{function}({table.columns[query.column]})", table.source, where_of(table, query.where))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from turnwise.explore.second.algebra.columns import Roles
 from turnwise.explore.second.algebra.query import Condition, Form, Query, Record
-from turnwise.explore.second.algebra.sql_text import SqlTable, where_of
+from turnwise.explore.second.algebra.sql_text import SqlTable, select, where_of
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
 
@@ -60,4 +60,4 @@ def phrase(query: Query, things: Things) -> str:
 
 
 def sql(query: Query, table: SqlTable) -> str:
-    return f"SELECT COUNT(*) FROM {table.source}{where_of(table, query.where)}"
+    return select("COUNT(*)", table.source, where_of(table, query.where))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from turnwise.explore.second.algebra.columns import Roles
 from turnwise.explore.second.algebra.query import Form, Query, Record
-from turnwise.explore.second.algebra.sql_text import SqlTable, where_of
+from turnwise.explore.second.algebra.sql_text import SqlTable, select, where_of
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
 from turnwise.explore.second.wording.names import plural
@@ -36,4 +36,4 @@ def phrase(query: Query, things: Things) -> str:
 
 def sql(query: Query, table: SqlTable) -> str:
     column = table.columns[query.column]
-    return f"SELECT COUNT(DISTINCT {column}) FROM {table.source}{where_of(table, query.where)}"
+    return select(f"COUNT(DISTINCT {column})", table.source, where_of(table, query.where))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from turnwise.explore.second.algebra.columns import Roles
 from turnwise.explore.second.algebra.query import Condition, Form, Query, Record
-from turnwise.explore.second.algebra.sql_text import SqlTable, where_of
+from turnwise.explore.second.algebra.sql_text import SqlTable, select, where_of
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
 
@@ -72,7 +72,5 @@ def phrase(query: Query, things: Things) -> str:
 
 def sql(query: Query, table: SqlTable) -> str:
     order = "DESC" if query.function == "highest" else "ASC"
-    return (
-        f"SELECT {table.columns[query.column]} FROM {table.source}{where_of(table, query.where, query.by)}"
-        f" ORDER BY {table.columns[query.by]} {order} LIMIT 1"
-    )
+    rest = f"{where_of(table, query.where, query.by)} ORDER BY {table.columns[query.by]} {order} LIMIT 1"
+    return select(table.columns[query.column], table.source, rest)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from turnwise.explore.second.algebra.columns import Roles
 from turnwise.explore.second.algebra.query import Form, Query, Record
-from turnwise.explore.second.algebra.sql_text import SqlTable, where_of
+from turnwise.explore.second.algebra.sql_text import SqlTable, select, where_of
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
 
@@ -56,7 +56,5 @@ def phrase(query: Query, things: Things) -> str:
 def sql(query: Query, table: SqlTable) -> str:
     value = f"SUM({table.columns[query.column]})" if query.column else "COUNT(*)"
     by = table.columns[query.by]
-    return (
-        f"SELECT {by} FROM {table.source}{where_of(table, query.where, query.by)}"
-        f" GROUP BY {by} ORDER BY {value} DESC LIMIT 1"
-    )
+    rest = f"{where_of(table, query.where, query.by)} GROUP BY {by} ORDER BY {value} DESC LIMIT 1"
+    return select(by, table.source, rest)

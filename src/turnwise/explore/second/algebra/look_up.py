@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from turnwise.explore.second.algebra.columns import Roles, is_machine_made, is_sayable
 from turnwise.explore.second.algebra.query import Condition, Form, Query, Record
-from turnwise.explore.second.algebra.sql_text import SqlTable, where_of
+from turnwise.explore.second.algebra.sql_text import SqlTable, select, where_of
 from turnwise.explore.second.algebra.things import Things
 from turnwise.explore.second.records import Relation, Scalar
 from turnwise.explore.second.wording.names import entity_noun, is_opaque, quoted
@@ -70,4 +70,4 @@ def phrase(query: Query, things: Things) -> str:
 
 
 def sql(query: Query, table: SqlTable) -> str:
-    return f"SELECT {table.columns[query.column]} FROM {table.source}{where_of(table, query.where)}"
+    return select(table.columns[query.column], table.source, where_of(table, query.where))

@@ -28,6 +28,15 @@ def literal(value: Scalar) -> str:
     return str(value) if isinstance(value, int | float) else "'" + value.replace("'", "''") + "'"
 
 
+def select(what: str, source: str, rest: str = "") -> str:
+    """Return a query; all names and values in it are those of the database that is asked."""
+    return f"SELECT {what} FROM {source}{rest}"  # noqa: S608
+
+
+def delete(table: str, condition: str) -> str:
+    return f"DELETE FROM {named(table)} WHERE {condition}"  # noqa: S608
+
+
 def where_of(table: SqlTable, conditions: Sequence[Condition], present: str = "") -> str:
     """Return the WHERE clause with a space in front; `present` must not be NULL."""
     parts = [f"{table.columns[one.column]} {_SIGNS[one.sign]} {literal(one.value)}" for one in conditions]

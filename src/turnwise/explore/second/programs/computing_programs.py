@@ -26,11 +26,11 @@ def computations(known: Knowledge) -> Iterator[Draft]:
             for relation in answer.relations:
                 for query in known.queries(relation)[:_PER_ANSWER]:
                     if query.operation == "field" or relation.is_list:
-                        query = _rounded(query, relation)
-                        program = Program("compute", (step,), (Asked(0, query),))
+                        asked = _rounded(query, relation)
+                        program = Program("compute", (step,), (Asked(0, asked),))
                         way = Way((step,), answer.call, {}, {}, ())
                         values = (*flat(answer.call.arguments).values(), *(one.value for one in query.where))
-                        wordings = computed(known, way, relation, query, program)
+                        wordings = computed(known, way, relation, asked, program)
                         whole = " ".join(map(str, values))
                         yield Draft(program, wordings, (*entities_of([f"{facts.tool.name} {whole}"]),))
 

@@ -52,7 +52,7 @@ class Knowledge:
         self._roles: dict[tuple[str, Path], Roles] = {}
 
     def rng(self, name: str) -> random.Random:
-        return random.Random(f"{self.seed}/{name}")
+        return random.Random(f"{self.seed}/{name}")  # noqa: S311 (a draw of programs, not a secret)
 
     @cached_property
     def answers(self) -> list[Answer]:
@@ -231,9 +231,8 @@ def _holds(relation: Relation, column: str, wanted: Any, prefix: str) -> bool:
 
 def entities_of(values: Sequence[Any]) -> tuple[str, ...]:
     """Return the texts and names among the values of a question, each once."""
-    found: list[str] = []
-    for value in values:
-        for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, str | int | float) and not isinstance(item, bool):
-                found.append(str(item))
-    return tuple(dict.fromkeys(found))
+    items = (item for value in values for item in (value if isinstance(value, list) else [value]))
+    named = (
+        str(item) for item in items if isinstance(item, str | int | float) and not isinstance(item, bool)
+    )
+    return tuple(dict.fromkeys(named))

@@ -89,8 +89,8 @@ def ways(known: Knowledge, call: Call, depth: int) -> Iterator[Way]:
         sources = list(known.sources(call, parameter))
         rng = known.rng(f"ways/{call.key}/{name}")
         for source in rng.sample(sources, min(_SOURCES, len(sources))):
-            [value] = value if isinstance(value, list) else [value]
-            bare = value.removeprefix(source.prefix) if source.prefix else value
+            [wanted] = value if isinstance(value, list) else [value]
+            bare = wanted.removeprefix(source.prefix) if source.prefix else wanted
             for query in known.reaching(source, bare)[:_PER_SOURCE]:
                 for before in itertools.islice(ways(known, source.answer.call, depth - 1), _PER_SOURCE):
                     if call.tool in (one.tool for one in before.steps):

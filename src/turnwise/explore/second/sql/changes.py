@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from turnwise.explore.second.algebra.columns import Roles, is_machine_made, is_sayable, roles_of
-from turnwise.explore.second.algebra.sql_text import literal, named
+from turnwise.explore.second.algebra.sql_text import delete, literal, named, select
 from turnwise.explore.second.programs.draft import Draft
 from turnwise.explore.second.programs.knowledge import entities_of
 from turnwise.explore.second.programs.program import Program, Step
@@ -38,7 +38,7 @@ def edits(database: Database, seed: int) -> Iterator[Edit]:
     """Yield edits of every table that has a key."""
     referred = {one.target for one in database.references}
     for table in database.tables:
-        rng = random.Random(f"{seed}/edits/{table.name}")
+        rng = random.Random(f"{seed}/edits/{table.name}")  # noqa: S311 (drawn data, not a secret)
         roles = roles_of(table.rows)
         keys = [column.name for column in table.rows.columns if column.is_key]
         if not table.is_whole or not keys:
@@ -75,7 +75,8 @@ def _insertion(table: Table, key: str, roles: Roles, rng: random.Random) -> Edit
     def statement(values: Mapping[str, Scalar]) -> str:
         columns = ", ".join(map(named, values))
         return (
-            f"INSERT INTO {named(table.name)} ({columns}) VALUES ({', '.join(map(literal, values.values()))})"
+            f"INSERT INTO {named(table.name)} ({columns}) "  # noqa: S608
+            f"VALUES ({', '.join(map(literal, values.values()))})"
         )
 
     said = listing([f"{human(name)} {quoted(value)}" for name, value in base.items()])
@@ -125,7 +126,8 @@ def _update(table: Table, name: str, roles: Roles, rng: random.Random) -> Edit |
 
     def statement(row: Mapping[str, Scalar], new: Scalar) -> str:
         changed = f"{named(column)} = {literal(new)}"
-        return f"UPDATE {named(table.name)} SET {changed} WHERE {_condition(name, row[name])}"
+        where = _condition(name, row[name])
+        return f"UPDATE {named(table.name)} SET {changed} WHERE {where}"  # noqa: S608
 
     kinds = {one.name: one.kind for one in table.rows.columns}
     what = f"{stated_column(column, table.noun, kinds[column])} of the {table.noun}"
@@ -138,9 +140,7 @@ def _update(table: Table, name: str, roles: Roles, rng: random.Random) -> Edit |
 def _deletion(table: Table, name: str, rng: random.Random) -> Edit:
     records = [record for record in table.rows.records() if name in record]
     record, other = rng.sample(records, 2)
-    first, second = (
-        f"DELETE FROM {named(table.name)} WHERE {_condition(name, one[name])}" for one in (record, other)
-    )
+    first, second = (delete(table.name, _condition(name, one[name])) for one in (record, other))
     order = f"delete the {table.noun} {quoted(record[name])}"
     return Edit(first, order, (second,), table, name, record[name], entities_of([record[name]]))
 
@@ -171,13 +171,13 @@ def _showing(edit: Edit) -> list[str]:
     table = named(edit.table.name)
     size = sum(len(str(cell)) for row in edit.table.rows.rows for cell in row)
     if size <= _MAX_CHARS // 2:
-        return [f"SELECT * FROM {table} ORDER BY {named(edit.key)}"]
+        return [select("*", table, f" ORDER BY {named(edit.key)}")]
     sums = [
         f"SUM({named(column.name)})"
         for column in edit.table.rows.columns
         if column.kind in ("integer", "number")
     ]
     return [
-        f"SELECT * FROM {table} WHERE {_condition(edit.key, edit.value)}",
-        f"SELECT {', '.join(['COUNT(*)', *sums])} FROM {table}",
+        select("*", table, f" WHERE {_condition(edit.key, edit.value)}"),
+        select(", ".join(["COUNT(*)", *sums]), table),
     ]

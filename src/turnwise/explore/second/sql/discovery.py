@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.explore.second.algebra.sql_text import literal, named
+from turnwise.explore.second.algebra.sql_text import delete, literal, named, select
 from turnwise.explore.second.programs.program import flat, put
 from turnwise.explore.second.reading import is_cut
 from turnwise.explore.second.records import Answer, Call, Column, Relation, Survey
@@ -104,10 +104,8 @@ async def find_reader(found: Sequence[SqlTool], session: Session) -> SqlTool | N
 
 async def read_database(reader: SqlTool, session: Session) -> Database | None:
     """Read the tables behind a tool; None if there are none."""
-    tables = []
-    for name in (await _table_names(reader, session))[:_MAX_TABLES]:
-        if table := await _table(reader, session, name):
-            tables.append(table)
+    names = (await _table_names(reader, session))[:_MAX_TABLES]
+    tables = [table for name in names if (table := await _table(reader, session, name))]
     return Database(reader, tuple(tables), tuple(_references(tables))) if tables else None
 
 
@@ -121,10 +119,10 @@ async def _table_names(reader: SqlTool, session: Session) -> list[str]:
 
 
 async def _table(reader: SqlTool, session: Session, name: str) -> Table | None:
-    count = await session.call(reader.call(f"SELECT COUNT(*) AS num FROM {named(name)}"))
+    count = await session.call(reader.call(select("COUNT(*) AS num", named(name))))
     numbers = [cell for relation in count.relations for row in relation.rows for cell in row]
     for limit in _ROWS:
-        answer = await session.call(reader.call(f"SELECT * FROM {named(name)} LIMIT {limit}"))
+        answer = await session.call(reader.call(select("*", named(name), f" LIMIT {limit}")))
         if answer.is_error:
             return None
         if not is_cut(answer.text):
@@ -170,10 +168,10 @@ async def find_writer(found: Sequence[SqlTool], database: Database, session: Ses
     """Return the parameter that takes statements which change rows; the session is used up."""
     table = database.tables[0]
     column = table.rows.columns[0].name
-    count = database.reader.call(f"SELECT COUNT(*) AS num FROM {named(table.name)}")
+    count = database.reader.call(select("COUNT(*) AS num", named(table.name)))
     before = await session.call(count)
     value = next(cell for cell in table.rows.values(column) if cell is not None)
-    statement = f"DELETE FROM {named(table.name)} WHERE {named(column)} = {literal(value)}"
+    statement = delete(table.name, f"{named(column)} = {literal(value)}")
     for one in found:
         await session.call(one.call(statement))
         after = await session.call(count)

@@ -21,8 +21,8 @@ _PER_CHOICE = 12
 _LEAST_CHOSEN = 0.25
 """A reply that chooses fewer of a batch is not taken for a choice."""
 _CHOOSE = (
-    "Below are requests to an assistant, with their answers. Which of them would a person who has this server "
-    "want to make? Reply with their numbers only, the most wanted first, such as: 3, 1, 7."
+    "Below are requests to an assistant, with their answers. Which of them would a person who has this "
+    "server want to make? Reply with their numbers only, the most wanted first, such as: 3, 1, 7."
 )
 _REWORD = (
     "Reword the user's request as a person would say it to an assistant. Keep its meaning exactly. Keep "
@@ -30,8 +30,8 @@ _REWORD = (
     "tools that it does not mention, and add nothing. Reply with the reworded request only."
 )
 _FOLLOW = (
-    "A user has just made the first request and got its answer. Write the second request as the same user's next "
-    "message: short, natural, referring back where that is clear. Reply with that message only."
+    "A user has just made the first request and got its answer. Write the second request as the same user's "
+    "next message: short, natural, referring back where that is clear. Reply with that message only."
 )
 
 KEPT, FOLLOWED = "kept", "joined to a conversation"
