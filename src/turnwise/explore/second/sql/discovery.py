@@ -15,10 +15,15 @@ from turnwise.types import Tool
 
 _PROOF, _PROVEN = "SELECT 6 * 7 AS answer", "42"
 _LISTS = (
-    "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
-    "SELECT table_name FROM information_schema.tables WHERE table_schema NOT IN"
+    "SELECT name, 1 AS one FROM sqlite_master WHERE type = 'table' ORDER BY name",
+    "SELECT table_name, 1 AS one FROM information_schema.tables WHERE table_schema NOT IN"
     " ('information_schema', 'pg_catalog', 'mysql', 'performance_schema', 'sys') ORDER BY table_name",
-    "SHOW TABLES",
+)
+"""Statements that list the tables. The number tells a row of names from a header."""
+_COLUMNS = (
+    "SELECT name, 1 AS one FROM pragma_table_info({}) ORDER BY cid",
+    "SELECT column_name, 1 AS one FROM information_schema.columns"
+    " WHERE table_name = {} ORDER BY ordinal_position",
 )
 _MAX_TABLES = 12
 _ROWS = (200, 40, 10)
@@ -110,11 +115,16 @@ async def read_database(reader: SqlTool, session: Session) -> Database | None:
 
 
 async def _table_names(reader: SqlTool, session: Session) -> list[str]:
-    for statement in _LISTS:
+    return [name for name in await _names(_LISTS, reader, session) if not name.startswith("sqlite_")]
+
+
+async def _names(statements: Sequence[str], reader: SqlTool, session: Session) -> list[str]:
+    """Return the names that the first statement lists which the database understands."""
+    for statement in statements:
         answer = await session.call(reader.call(statement))
         names = [str(row[0]) for relation in answer.relations[:1] for row in relation.rows]
         if names and not answer.is_error:
-            return [name for name in names if not name.startswith("sqlite_")]
+            return names
     return []
 
 
@@ -127,21 +137,24 @@ async def _table(reader: SqlTool, session: Session, name: str) -> Table | None:
             return None
         if not is_cut(answer.text):
             break
-    rows = _widest(answer)
+    names = await _names([one.format(literal(name)) for one in _COLUMNS], reader, session)
+    rows = _widest(answer, names)
     if rows is None or len(rows.rows) < 2:
         return None
     return Table(name, rows, is_whole=numbers[:1] == [len(rows.rows)])
 
 
-def _widest(answer: Answer) -> Relation | None:
-    """Return the relation with the most cells, as a list of keyed rows."""
+def _widest(answer: Answer, names: Sequence[str]) -> Relation | None:
+    """Return the relation with the most cells, as a list of keyed rows with the table's own column names."""
     relations = sorted(answer.relations, key=lambda one: -len(one.rows) * len(one.columns))
     if not relations:
         return None
     [first, *_] = relations
+    own = [column.name for column in first.columns]
+    is_unnamed = len(names) == len(own) and not set(names) & set(own)
     columns = tuple(
-        Column(column.name, column.kind, len(set(cells)) == len(cells) and None not in cells)
-        for column in first.columns
+        Column(new, column.kind, len(set(cells)) == len(cells) and None not in cells)
+        for column, new in zip(first.columns, names if is_unnamed else own, strict=True)
         for cells in [first.values(column.name)]
     )
     return Relation(first.call, (), first.noun, columns, first.rows, is_list=True)
