@@ -60,7 +60,7 @@ class Draft:
         num_links = sum(len(step.taken) for step in self.program.steps)
         weight = num_calls + num_links + len(self.servers) - 1 + bool(self.program.combination)
         operations = {one.query.operation for one in self.program.asked}
-        weight += bool(operations & {"extreme", "aggregate", "group"})
+        weight += bool(operations & {"extreme", "aggregate", "group"}) + (self.shape == "join")
         return Difficulty.EASY if weight <= 1 else Difficulty.MEDIUM if weight <= 3 else Difficulty.HARD
 
     @property

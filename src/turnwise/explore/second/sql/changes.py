@@ -10,7 +10,7 @@ from turnwise.explore.second.programs.draft import Draft
 from turnwise.explore.second.programs.knowledge import entities_of
 from turnwise.explore.second.programs.program import Program, Step
 from turnwise.explore.second.records import Change, Scalar
-from turnwise.explore.second.sql.discovery import Database, SqlTool, Table
+from turnwise.explore.second.sql.discovery import Database, SqlTool, Table, columns_of
 from turnwise.explore.second.survey.sessions import Session
 from turnwise.explore.second.wording import questions
 from turnwise.explore.second.wording.names import article, human, listing, quoted, stated_column
@@ -32,6 +32,7 @@ class Edit:
     value: Scalar
     """The row that it is about."""
     entities: tuple[str, ...]
+    is_new_table: bool = False
 
 
 def edits(database: Database, seed: int) -> Iterator[Edit]:
@@ -145,14 +146,35 @@ def _deletion(table: Table, name: str, rng: random.Random) -> Edit:
     return Edit(first, order, (second,), table, name, record[name], entities_of([record[name]]))
 
 
+def creations(database: Database) -> Iterator[Edit]:
+    """Yield statements that create a table with some of the columns of another one."""
+    for table in database.tables:
+        columns = [column for column in table.rows.columns if not column.is_key][:3]
+        types = {"integer": "INTEGER", "number": "REAL"}
+        typed = [(column.name, types.get(column.kind, "TEXT")) for column in columns]
+        if len(typed) < 2:
+            continue
+        name = f"{table.name}_archive"
+
+        def statement(pairs: Sequence[tuple[str, str]], name: str = name) -> str:
+            return f"CREATE TABLE {named(name)} ({', '.join(f'{named(one)} {kind}' for one, kind in pairs)})"
+
+        said = listing([f"“{one}” ({kind})" for one, kind in typed])
+        order = f"create a table “{name}” with the columns {said}"
+        mutations = (statement(typed[:-1]), statement([*typed[:-1], (f"{typed[-1][0]}_2", typed[-1][1])]))
+        yield Edit(statement(typed), order, mutations, table, "", "", (name,), is_new_table=True)
+
+
 async def edit_draft(database: Database, writer: SqlTool, edit: Edit, session: Session) -> Draft | None:
     """Make an edit in a fresh session and return its draft, or None if nothing shows it."""
     calls = [database.reader.call(statement) for statement in _showing(edit)]
     before = [await session.call(call) for call in calls]
+    calls = [call for call, answer in zip(calls, before, strict=True) if not answer.is_error]
     written = await session.call(writer.call(edit.statement))
     after = [await session.call(call) for call in calls]
-    texts = [answer.text for answer in after]
-    if written.is_error or any(answer.is_error for answer in after) or texts == [one.text for one in before]:
+    was = {answer.call.key: answer.text for answer in before}
+    is_shown = any(answer.text != was[answer.call.key] for answer in after)
+    if written.is_error or any(answer.is_error for answer in after) or not is_shown:
         return None
     probes = tuple(
         StateProbe(call.tool, call.arguments, equals=answer.text)
@@ -168,6 +190,8 @@ async def edit_draft(database: Database, writer: SqlTool, edit: Edit, session: S
 
 def _showing(edit: Edit) -> list[str]:
     """Return statements that show the row and that the others are as they were."""
+    if edit.is_new_table:
+        return columns_of(f"{edit.table.name}_archive")
     table = named(edit.table.name)
     size = sum(len(str(cell)) for row in edit.table.rows.rows for cell in row)
     if size <= _MAX_CHARS // 2:

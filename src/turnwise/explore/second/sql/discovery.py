@@ -128,6 +128,11 @@ async def _names(statements: Sequence[str], reader: SqlTool, session: Session) -
     return []
 
 
+def columns_of(table: str) -> list[str]:
+    """Return statements that list the columns of a table; a database understands one of them."""
+    return [statement.format(literal(table)) for statement in _COLUMNS]
+
+
 async def _table(reader: SqlTool, session: Session, name: str) -> Table | None:
     count = await session.call(reader.call(select("COUNT(*) AS num", named(name))))
     numbers = [cell for relation in count.relations for row in relation.rows for cell in row]
@@ -137,7 +142,7 @@ async def _table(reader: SqlTool, session: Session, name: str) -> Table | None:
             return None
         if not is_cut(answer.text):
             break
-    names = await _names([one.format(literal(name)) for one in _COLUMNS], reader, session)
+    names = await _names(columns_of(name), reader, session)
     rows = _widest(answer, names)
     if rows is None or len(rows.rows) < 2:
         return None
@@ -175,6 +180,17 @@ def _references(tables: Sequence[Table]) -> list[Reference]:
                     if cells and cells <= set(target.rows.values(key.name)) and (is_named or is_text):
                         found.append(Reference(table.name, column.name, target.name, key.name))
     return found
+
+
+async def find_creator(found: Sequence[SqlTool], reader: SqlTool, session: Session) -> SqlTool | None:
+    """Return the parameter that takes statements which create tables; the session is used up."""
+    for number, one in enumerate(found):
+        name = f"turnwise_{number}"
+        await session.call(one.call(f"CREATE TABLE {name} (id INTEGER)"))
+        shown = await session.call(reader.call(select("COUNT(*) AS num", name)))
+        if not shown.is_error and shown.relations:
+            return one
+    return None
 
 
 async def find_writer(found: Sequence[SqlTool], database: Database, session: Session) -> SqlTool | None:

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from turnwise.explore.second.programs.draft import Draft
 from turnwise.explore.second.records import Dialect, Survey
-from turnwise.explore.second.sql.changes import edit_draft, edits
+from turnwise.explore.second.sql.changes import creations, edit_draft, edits
 from turnwise.explore.second.sql.discovery import (
     Database,
     SqlTool,
     candidates,
+    find_creator,
     find_reader,
     find_writer,
     read_database,
@@ -56,15 +57,17 @@ async def _changes(
 ) -> list[Draft]:
     async with sessions.fresh() as session:
         writer = await find_writer(list(found), database, session)
-    if writer is None:
-        return []
+    async with sessions.fresh() as session:
+        creator = await find_creator(list(found), database.reader, session)
+    wanted = [(writer, edit) for edit in (edits(database, seed) if writer else ())]
+    wanted += [(creator, edit) for edit in (creations(database) if creator else ())]
     drafts = []
-    for edit in edits(database, seed):
-        if sessions.budget.is_spent:
+    for tool, edit in wanted:
+        if tool is None or sessions.budget.is_spent:
             break
         try:
             async with sessions.fresh() as session:
-                if draft := await edit_draft(database, writer, edit, session):
+                if draft := await edit_draft(database, tool, edit, session):
                     drafts.append(draft)
         except SessionLost:
             continue
