@@ -89,7 +89,7 @@ def _nodes(lines: Sequence[str]) -> Iterator[_Node | list[Any]]:
         line = lines[position]
         rows, num_lines = _ruled_table(lines, position)
         position += num_lines or 1
-        if rows:
+        if num_lines:
             yield rows
         elif not line.strip():
             is_after_blank = True
@@ -126,7 +126,8 @@ def _ruled_table(lines: Sequence[str], start: int) -> tuple[list[dict[str, Any]]
             cells = _cells(lines[position], is_barred, spans)
             rows.append({name: typed(cell) for name, cell in zip(header, cells, strict=False) if name})
         position += 1
-    return (rows, position - start) if len(set(header)) == len(header) else ([], 0)
+    is_table = len(set(header)) == len(header) and (rows or is_barred)
+    return (rows, position - start) if is_table else ([], 0)
 
 
 def _cells(line: str, is_barred: bool, spans: Sequence[tuple[int, int]]) -> list[str]:

@@ -11,7 +11,7 @@ from turnwise.explore.second.survey.knowledge import Knowledge
 from turnwise.explore.second.survey.parameters import Kind, Parameter, parameters_of
 from turnwise.explore.second.survey.probes import probes_of
 from turnwise.explore.second.survey.refusals import leaves
-from turnwise.explore.second.survey.roles import Roles, own_witnesses
+from turnwise.explore.second.survey.roles import Roles, own_witnesses, prelude_of
 from turnwise.explore.second.survey.sessions import Session, SessionLost, Sessions
 from turnwise.explore.second.survey.snapshots import Snapshot, row_differences, snapshot
 from turnwise.explore.second.survey.walk import Trace
@@ -73,40 +73,58 @@ class Changes:
 
     def _proposals(self, trace: Trace) -> Iterator[Call]:
         """Yield calls of a writer: those that succeeded, and others with things of a fresh session."""
+        known = sorted(trace.replies, key=lambda one: len(self._prelude(one.call)))
         for attempt in range(_TRIES):
-            if attempt % 3 == 2 and attempt // 3 < len(trace.replies):
-                call = trace.replies[attempt // 3].call
-            else:
-                arguments = self._knowledge.propose(trace.tool, attempt, self._rng)
-                call = Call(trace.tool.server, trace.tool.name, arguments)
+            arguments = self._knowledge.propose(trace.tool, attempt, self._rng, trace.wanted)
+            if attempt % 3 == 2 and attempt // 3 < len(known):
+                arguments = dict(known[attempt // 3].call.arguments)
+            elif attempt % 3 == 1 and known:
+                base = known[attempt // 3 % len(known)].call.arguments
+                arguments = {**self._optional(trace, attempt), **base}
+            call = Call(trace.tool.server, trace.tool.name, arguments)
             if call.key not in self._tried:
                 self._tried.add(call.key)
                 yield call
+
+    def _optional(self, trace: Trace, attempt: int) -> dict[str, Any]:
+        """Return values for all optional arguments: what a call leaves out changes nothing."""
+        names = [one.name for one in parameters_of(trace.tool)]
+        return self._knowledge.propose(trace.tool, attempt, self._rng, names)
+
+    def _prelude(self, call: Call) -> tuple[Call, ...]:
+        """Return the calls before a call in its walk that may have made what it needs."""
+        return prelude_of(self._traces[call.tool], call, self._roles)
 
     async def _next_effect(self, proposals: Iterator[Call]) -> Effect | None:
         """Make proposed calls in a fresh session until one has an effect."""
         try:
             async with self._sessions.fresh() as session:
                 state: dict[str, Answer] = {}
+                made: list[Call] = []
                 for call in proposals:
                     if session.budget.is_spent:
                         return None
-                    if effect := await self._effect(session, call, state):
+                    if effect := await self._effect(session, call, state, made):
                         return effect
         except SessionLost:
             pass
         return None
 
-    async def _effect(self, session: Session, call: Call, state: dict[str, Answer]) -> Effect | None:
-        """Make a call between two readings; state: what the witnesses answered last in this session."""
+    async def _effect(
+        self, session: Session, call: Call, state: dict[str, Answer], made: list[Call]
+    ) -> Effect | None:
+        """Make a call between two readings.
+
+        state: what the witnesses answered last in this session; made: the calls before that changed it.
+        """
         readers = self._roles.readers - self._roles.volatile.tools
         witnesses = [*self._roles.panel, *own_witnesses(call, self._traces, readers)]
         state |= await snapshot(session, [one for one in witnesses if one.key not in state])
         reply = await session.call(call)
-        prelude: tuple[Call, ...] = ()
-        if reply.is_error and (prelude := self._traces[call.tool].preludes.get(call.key, ())):
+        if reply.is_error and (prelude := self._prelude(call)):
             for needed in prelude:
                 await session.call(needed)
+            made += prelude
             state |= await snapshot(session, witnesses)
             reply = await session.call(call)
         if reply.is_error:
@@ -123,7 +141,7 @@ class Changes:
         ]
         if not differences or not _mentions(differences, call):
             return None
-        return Effect(call, prelude, before, after, tuple(differences))
+        return Effect(call, tuple(made), before, after, tuple(differences))
 
     def _changes_of(self, name: str) -> Iterator[Change]:
         """Yield the changes of a tool whose effects probes can tell from others."""
@@ -204,11 +222,24 @@ def _mentions(differences: Sequence[RowDifference], call: Call) -> bool:
 def landed(call: Call, differences: Sequence[RowDifference]) -> dict[str, ColumnPlace]:
     """Return the columns in which the values of arguments appear in new rows."""
     places: dict[str, ColumnPlace] = {}
-    for name, value in call.arguments.items():
-        wanted = {str(leaf) for leaf in leaves(value)}
+    for name, value in named_leaves(call.arguments):
+        wanted = {str(value)}
         for one in differences:
             for row in one.new:
                 for column, cell in zip(one.columns, row, strict=True):
                     if cell is not None and str(cell) in wanted:
                         places.setdefault(name, ColumnPlace(one.reader.tool, one.path, column))
     return places
+
+
+def named_leaves(arguments: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values inside arguments with their paths, `items[].name` in lists."""
+    for key, value in arguments.items():
+        items = value if isinstance(value, list) else [value]
+        is_nested = isinstance(value, list) and any(isinstance(one, dict) for one in items)
+        name = f"{prefix}{key}[]" if is_nested else f"{prefix}{key}"
+        for item in items:
+            if isinstance(item, Mapping):
+                yield from named_leaves(item, f"{name}.")
+            elif item is not None:
+                yield name, item

@@ -3,9 +3,36 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from turnwise.explore.second.reading import is_cut
 from turnwise.explore.second.records import Answer, Path, Relation
 from turnwise.explore.second.survey.refusals import leaves
+from turnwise.explore.second.survey.roles import Roles, prelude_of
+from turnwise.explore.second.survey.sessions import SessionLost, Sessions
 from turnwise.explore.second.survey.snapshots import Volatile
+from turnwise.explore.second.survey.walk import Trace
+
+
+async def read_after(sessions: Sessions, traces: Sequence[Trace], roles: Roles) -> list[Answer]:
+    """Read what only earlier calls make readable: in a fresh session each, after its prelude."""
+    found: list[Answer] = []
+    for trace in traces:
+        calls = [one.call for one in trace.successes if not one.is_empty]
+        calls = sorted(
+            (call for call in calls if prelude_of(trace, call, roles)),
+            key=lambda call: len(trace.preludes[call.key]),
+        )
+        if not calls or sessions.budget.is_spent:
+            continue
+        try:
+            async with sessions.fresh() as session:
+                for call in calls[:1]:
+                    for needed in prelude_of(trace, call, roles):
+                        await session.call(needed)
+                    answer = await session.call(call)
+                    found += [] if answer.is_error or is_cut(answer.text) else [answer]
+        except SessionLost:
+            continue
+    return found
 
 
 def clean_answers(answers: Sequence[Answer], volatile: Volatile) -> dict[str, list[Answer]]:

@@ -1,7 +1,7 @@
 """Values that were found, and arguments for a tool made of them."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -41,20 +41,22 @@ class Knowledge:
     """By tool and parameter; the tool `*` pools all of them."""
     taught: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
     refused: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-    wanted: dict[str, set[str]] = field(default_factory=dict)
-    """By tool: optional parameters that an error asked for."""
     _seen: set[tuple[str, str]] = field(default_factory=set)
 
     def learn(self, answer: Answer) -> int:
         """Keep the rows of an answer; return how many are new."""
         num_new = 0
+        context = dict(answer.call.arguments)
+        for relation in answer.relations:
+            if not relation.is_list:
+                context = {**next(relation.records(), {}), **context}
         for relation in answer.relations:
             for cells in list(relation.records())[:_MAX_ROWS]:
                 key = (relation.noun, repr(sorted(cells.items(), key=str)))
                 if cells and key not in self._seen and len(self.things) < _MAX_SOURCES:
                     self._seen.add(key)
                     num_new += 1
-                    self.things.append(Thing(answer.call.tool, relation.noun, cells, answer.call.arguments))
+                    self.things.append(Thing(answer.call.tool, relation.noun, cells, context))
         return num_new
 
     def prove(self, tool: str, arguments: Mapping[str, Any]) -> None:
@@ -69,10 +71,12 @@ class Knowledge:
         """Note that an error blamed a value."""
         self.refused.setdefault((tool, name), set()).add(repr(value))
 
-    def propose(self, tool: Tool, attempt: int, rng: Random) -> dict[str, Any]:
-        """Return arguments for a tool: the most likely at the first attempt, others at later ones."""
+    def propose(self, tool: Tool, attempt: int, rng: Random, asked: Collection[str] = ()) -> dict[str, Any]:
+        """Return arguments for a tool: the most likely at the first attempt, others at later ones.
+
+        asked: optional parameters that are given always.
+        """
         parameters = parameters_of(tool)
-        asked = self.wanted.get(tool.name, set())
         chosen = [one for one in parameters if one.is_required or one.name in asked]
         optional = [one for one in parameters if one not in chosen]
         if attempt % 3 == 2 and optional:
@@ -124,7 +128,7 @@ class Knowledge:
         kept = [value for value in candidates if repr(value) not in refused] or candidates
         if not kept:
             return None
-        return rng.choice(kept[: 3 + attempt]) if attempt % 2 else kept[0]
+        return rng.choice(kept[: 2 + attempt // 2]) if attempt % 2 else kept[0]
 
     def candidates(
         self, tool: str, parameter: Parameter, thing: Thing | None, rng: Random, *, is_taught: bool = False
@@ -149,6 +153,7 @@ class Knowledge:
             yield from rng.sample(list(taught), len(taught))
         if thing is not None:
             yield from (value for match, value in sorted(matches(parameter, thing), key=_score) if match >= 1)
+            yield from self._of_column(parameter, rng)
         yield from self.proven.get((tool, name), ())[:4]
         yield from examples_of(parameter)
         yield from taught
@@ -162,6 +167,12 @@ class Knowledge:
         yield from (value for _, value in sorted(scored, key=_score)[:12])
         yield from (value for _, value in self.loose[:6])
         yield drawn(parameter, rng)
+
+    def _of_column(self, parameter: Parameter, rng: Random) -> Iterator[Any]:
+        """Yield a few values of columns that have the name of a parameter."""
+        some = rng.sample(self.things, min(40, len(self.things)))
+        named = [value for thing in some for match, value in matches(parameter, thing) if match >= 3]
+        yield from named[:4]
 
     def _any_object(self, tool: str, rng: Random) -> dict[str, Any]:
         """Return an object of one field for a tool that takes any: a field of the things it is named for."""

@@ -38,6 +38,8 @@ class EntityClass:
     """By value: the cells of its rows, by column."""
     sources: dict[Scalar, Call] = field(default_factory=dict)
     is_key: bool = False
+    prefix: str = ""
+    """The parameter of the source call whose argument stands before the cell."""
 
     @property
     def values(self) -> list[Scalar]:
@@ -47,11 +49,15 @@ class EntityClass:
 def classes_of(answers: Iterable[Answer]) -> list[EntityClass]:
     """Group the columns of all lists: columns of one name that share values, and rows, are one class."""
     places: dict[ColumnPlace, EntityClass] = {}
+    joined: dict[tuple[ColumnPlace, str], EntityClass] = {}
     for answer in answers:
         for relation in answer.relations:
             for column in relation.columns:
                 if column.kind in ("text", "integer", "date"):
-                    _add(places, relation, column.name, is_key=column.is_key and relation.is_list)
+                    is_key = column.is_key and relation.is_list
+                    _add(places, relation, column.name, is_key=is_key)
+                    if is_key and column.kind == "text":
+                        _add_joined(joined, relation, column.name)
     merged: list[EntityClass] = []
     for one in sorted(places.values(), key=lambda one: -len(one.rows)):
         same = next((other for other in merged if _is_same(other, one)), None)
@@ -63,7 +69,21 @@ def classes_of(answers: Iterable[Answer]) -> list[EntityClass]:
             for value, row in one.rows.items():
                 same.rows[value] = {**row, **same.rows.get(value, {})}
                 same.sources.setdefault(value, one.sources[value])
-    return merged
+    return [*merged, *joined.values()]
+
+
+def _add_joined(joined: dict[tuple[ColumnPlace, str], EntityClass], relation: Relation, name: str) -> None:
+    """Add the cells behind the path that the call asked for: entries of a folder with their whole paths."""
+    place = ColumnPlace(relation.call.tool, relation.path, name)
+    for parameter, asked in relation.call.arguments.items():
+        if isinstance(asked, str) and "/" in asked:
+            class_name = _class_name(relation.noun, f"{name} {parameter}")
+            own = joined.setdefault((place, parameter), EntityClass(class_name, [place], prefix=parameter))
+            for record in relation.records():
+                if isinstance(cell := record.get(name), str):
+                    value = f"{asked.rstrip('/')}/{cell}"
+                    own.rows[value] = {key: one for key, one in record.items() if key != name}
+                    own.sources.setdefault(value, relation.call)
 
 
 def _add(places: dict[ColumnPlace, EntityClass], relation: Relation, name: str, *, is_key: bool) -> None:
@@ -307,7 +327,15 @@ def _columns(entity: EntityClass) -> tuple[ColumnPlace, ...]:
 
 def _link(trial: _Trial, kind: str, shown: str) -> Link:
     columns = _columns(trial.entity)
-    link = Link(trial.entity.name, columns, trial.tool, trial.parameter, "key", shown=shown)
+    link = Link(
+        trial.entity.name,
+        columns,
+        trial.tool,
+        trial.parameter,
+        "key",
+        prefix=trial.entity.prefix,
+        shown=shown,
+    )
     return replace(link, kind="filter") if kind == "filter" else link
 
 

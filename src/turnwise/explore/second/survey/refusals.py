@@ -9,6 +9,8 @@ from turnwise.explore.second.records import Answer
 
 _MAX_CHARS = 600
 """A longer text is an answer that mentions an error."""
+_MAX_FIELDS = 4
+"""An object of more fields is a record of something that failed."""
 _STATED = re.compile(
     r"\W{0,6}(?:[\w.-]+ ){0,4}?(?:\w*error|\w*exception|failed|failure|invalid|unknown|cannot|unable|"
     r"could not|not found|no such|missing|traceback)\b"
@@ -34,8 +36,10 @@ def states_error(text: str) -> bool:
 def _is_error_record(data: Mapping[str, Any]) -> bool:
     if any(data.get(key) is False for key in ("success", "ok")) or data.get("isError") is True:
         return True
+    if data.get("status") in ("error", "failed", "failure") and len(data) <= _MAX_FIELDS:
+        return True
     stated = data.get("error") or data.get("errors") or data.get("Error")
-    return bool(stated) and len(data) <= 4
+    return bool(stated) and len(data) <= _MAX_FIELDS
 
 
 def without_echo(text: str, arguments: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Which tools read and which write: tried, by what other tools answer before and after."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from turnwise.explore.second.records import Answer, Call
 from turnwise.explore.second.survey.parameters import parameters_of
@@ -22,6 +23,8 @@ _MAX_OWN = 6
 _MIN_OWN_CHARS = 2
 _MAX_ANSWERS = 8
 """Answers of one reader that are kept."""
+_MAX_FULLER = 2
+"""Those with optional arguments."""
 
 
 @dataclass(slots=True)
@@ -84,21 +87,42 @@ async def find_roles(sessions: Sessions, traces: Mapping[str, Trace]) -> Roles:
             continue
         break
     roles.readers -= roles.writers
-    roles.answers = {
-        key: one
-        for key, one in roles.answers.items()
-        if one.call.tool in roles.readers - roles.volatile.tools and not one.is_error
-    }
-    roles.panel = _panel(list(roles.answers.values()))
+    steady = [one for one in roles.answers.values() if one.call.tool in roles.readers - roles.volatile.tools]
+    roles.panel = _panel([one for one in steady if not one.is_error or not one.call.arguments])
+    roles.answers = {one.call.key: one for one in steady if not one.is_error}
+    roles.readers &= {one.call.tool for one in roles.answers.values()} | roles.volatile.tools
     return roles
 
 
 def reading_calls(traces: Mapping[str, Trace], roles: Roles) -> list[Call]:
     """Return the calls of the readers, those with few arguments first."""
-    calls = [
-        answer.call for name in sorted(roles.readers) for answer in traces[name].successes[:_MAX_ANSWERS]
+    calls: dict[str, Call] = {}
+    for name in sorted(roles.readers):
+        trace = traces[name]
+        own = [answer.call for answer in trace.successes]
+        bare = {call.key: call for call in (without_options(call, trace) for call in own)}
+        fuller = {call.key: call for call in own if call.key not in bare}
+        calls |= dict([*bare.items(), *list(fuller.items())[:_MAX_FULLER]][:_MAX_ANSWERS])
+    return sorted(calls.values(), key=lambda call: len(call.arguments))
+
+
+def without_options(call: Call, trace: Trace) -> Call:
+    """Return a call with only the arguments that its tool needs."""
+    needed = {one.name for one in parameters_of(trace.tool) if one.is_required} | trace.wanted
+    return replace(call, arguments={name: value for name, value in call.arguments.items() if name in needed})
+
+
+def prelude_of(trace: Trace, call: Call, roles: Roles) -> tuple[Call, ...]:
+    """Return the calls that a call, or the success that it extends, may need before it."""
+    known = [key for key in trace.preludes if key == call.key] or [
+        one.call.key for one in trace.replies if _is_within(one.call.arguments, call.arguments)
     ]
-    return sorted(calls, key=lambda call: len(call.arguments))
+    calls = trace.preludes.get(known[0], ()) if known else ()
+    return tuple(one for one in calls if one.tool not in roles.readers)
+
+
+def _is_within(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
+    return all(name in whole and whole[name] == value for name, value in part.items())
 
 
 def _panel(answers: Sequence[Answer]) -> list[Call]:

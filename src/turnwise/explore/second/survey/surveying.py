@@ -11,11 +11,11 @@ from turnwise.explore.second.reading import is_cut
 from turnwise.explore.second.records import Answer, Link, Path, ServerFacts, Survey, ToolFacts
 from turnwise.explore.second.survey.budget import Budget, Limits
 from turnwise.explore.second.survey.changing import Changes
-from turnwise.explore.second.survey.facts import clean_answers
+from turnwise.explore.second.survey.facts import clean_answers, read_after
 from turnwise.explore.second.survey.knowledge import Knowledge
 from turnwise.explore.second.survey.linking import LinkSearch, complete_lists
 from turnwise.explore.second.survey.refusals import Refusals
-from turnwise.explore.second.survey.roles import Roles, find_roles
+from turnwise.explore.second.survey.roles import Roles, find_roles, prelude_of, says_the_same
 from turnwise.explore.second.survey.sessions import SessionLost, Sessions
 from turnwise.explore.second.survey.walk import Trace, Walk
 from turnwise.mcp.pool import Pool
@@ -113,7 +113,13 @@ class _ServerSurvey:
         trials = Changes(self._sessions, walk.traces, roles, fresh, seed)
         changes = await self._stage(_CHANGES, trials.find())
         say(f"{name}: {len(changes)} changes that readers show")
-        clean = clean_answers(linked.answers, roles.volatile)
+        unread = [
+            trace
+            for tool, trace in sorted(walk.traces.items())
+            if tool not in roles.readers | roles.writers and not says_the_same(trace.successes)
+        ]
+        later = await self._stage(1.0, read_after(self._sessions, unread, roles))
+        clean = clean_answers([*linked.answers, *later], roles.volatile)
         facts = {tool: self._facts(trace, roles, clean) for tool, trace in walk.traces.items()}
         budget = self._sessions.budget
         return Survey(
@@ -159,7 +165,9 @@ class _ServerSurvey:
         if name in roles.writers:
             return ToolFacts(trace.tool, "writer", num_calls=trace.num_calls)
         if answers:
-            return ToolFacts(trace.tool, "reader", answers, num_calls=trace.num_calls)
+            calls = [one.call for one in answers if one.call.key not in roles.answers]
+            preludes = {call.key: prelude_of(trace, call, roles) for call in calls}
+            return ToolFacts(trace.tool, "reader", answers, preludes, num_calls=trace.num_calls)
         return ToolFacts(trace.tool, "unreached", reason=_reason(trace), num_calls=trace.num_calls)
 
 

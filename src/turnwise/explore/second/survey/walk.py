@@ -35,6 +35,8 @@ class Trace:
     """Replies that are no errors, and are what absent values get too."""
     preludes: dict[str, tuple[Call, ...]] = field(default_factory=dict)
     """By call key: the successful calls of the session before it that it may need."""
+    wanted: set[str] = field(default_factory=set)
+    """Optional parameters that an error asked for."""
     tried: set[str] = field(default_factory=set)
     num_calls: int = 0
     num_vain: int = 0
@@ -121,7 +123,7 @@ class Walk:
         if not trace.attempt:
             await self._try_absent(session, trace)
         while num_failed < num_tries and num_good < _SUCCESSES and num_repeated < 6:
-            arguments = self._knowledge.propose(trace.tool, trace.attempt, self._rng)
+            arguments = self._knowledge.propose(trace.tool, trace.attempt, self._rng, trace.wanted)
             call = Call(trace.tool.server, trace.tool.name, arguments)
             trace.attempt += 1
             if call.key in trace.tried and (num_failed or num_good):
@@ -189,9 +191,8 @@ class Walk:
         parameters = parameters_of(trace.tool)
         lesson = lesson_of(answer, parameters, list(self._server_names))
         arguments = answer.call.arguments
-        self._knowledge.wanted.setdefault(trace.tool.name, set()).update(
-            name for name in missing_in(lesson, arguments) if answer.is_error
-        )
+        if answer.is_error:
+            trace.wanted.update(missing_in(lesson, arguments))
         required = [one.name for one in parameters if one.is_required]
         for name in lesson.blamed or required:
             if name in arguments and answer.is_error:
