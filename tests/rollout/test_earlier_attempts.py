@@ -134,7 +134,7 @@ async def test_a_bug_of_a_server_that_the_same_call_meets_again_is_an_error_that
     assert trajectory.stop is Stop.ANSWERED
 
 
-async def test_a_server_that_dies_before_it_is_probed_is_the_models_fault_if_it_does_so_again() -> None:
+async def test_a_server_that_dies_before_it_is_probed_is_the_models_fault_if_it_does_so_three_times() -> None:
     truth = {"probes": (StateProbe("do", {"what": "echo"}, "#"),)}
     trajectory, reward, _ = await played(faulty(), write("then_die"), "done", truth=truth)
     assert (trajectory.stop, reward.total) == (Stop.BROKE_SERVER, 0.0)

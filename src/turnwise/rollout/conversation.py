@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from turnwise.rollout.earlier_attempts import ended_alike, has_own_fault, judged
+from turnwise.rollout.earlier_attempts import has_own_fault, judged, num_ended_alike
 from turnwise.rollout.repetition import find_repetition
 from turnwise.tasks.user_side import UserMessage, UserSide, shown_reply
 from turnwise.types import (
@@ -153,7 +153,7 @@ class Conversation:
         if not faults:
             return None
         is_proven = all(result.is_provable for result in faults)
-        is_own = is_proven and ended_alike(self.lost, self.turns, Stop.TOOL_DOWN)
+        is_own = is_proven and num_ended_alike(self.lost, self.turns, Stop.TOOL_DOWN) >= 2
         return Stop.BROKE_SERVER if is_own else Stop.TOOL_DOWN
 
     async def _execute_calls(self, turn: Turn) -> tuple[Turn, Stop | None]:

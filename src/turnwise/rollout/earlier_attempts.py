@@ -2,7 +2,8 @@
 
 A retry is not a new draw. It repeats the turns of the lost attempt on a fresh lease as long as the model
 reads the same, and goes on from there: otherwise a model could have every episode drawn anew that goes wrong.
-A fault that meets the same call again is the model's.
+A fault that meets the same call again is the model's. So is one that meets the probes after the last turn in
+three attempts: they are calls of ours, so more must be shown.
 """
 
 from collections.abc import Sequence
@@ -42,9 +43,9 @@ def judged(
     )
 
 
-def ended_alike(lost: Sequence[Trajectory], turns: Sequence[Turn], stop: Stop) -> bool:
-    """Return whether an attempt was lost after the same turns for the same reason, and not in a call."""
-    return any(
+def num_ended_alike(lost: Sequence[Trajectory], turns: Sequence[Turn], stop: Stop) -> int:
+    """Return how many attempts were lost after the same turns for the same reason, and not in a call."""
+    return sum(
         attempt.stop is stop and len(attempt.turns) == len(turns) and _begins_with(attempt, turns)
         for attempt in lost
     )

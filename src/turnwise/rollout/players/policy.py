@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from turnwise.rollout.conversation import PLAIN, Conversation, EpisodeRules
-from turnwise.rollout.earlier_attempts import earlier_turn, ended_alike
+from turnwise.rollout.earlier_attempts import earlier_turn, num_ended_alike
 from turnwise.rollout.episode_clock import EpisodeClock
 from turnwise.tasks.user_side import UserMessage
 from turnwise.types import Completion, Finish, Parsed, Sampling, ServerLoss, Stop, Task, Trajectory, Turn
@@ -120,7 +120,7 @@ async def _stop_of(
 
 def _environment_stop(conversation: Conversation, error: EnvironmentDown) -> Stop:
     """Return whose fault it is: a method that takes too long after the same turns again is the model's."""
-    is_again = ended_alike(conversation.lost, conversation.turns, Stop.ENVIRONMENT_DOWN)
+    is_again = num_ended_alike(conversation.lost, conversation.turns, Stop.ENVIRONMENT_DOWN) > 0
     return Stop.BROKE_SERVER if is_again and isinstance(error, EnvironmentSlow) else Stop.ENVIRONMENT_DOWN
 
 
