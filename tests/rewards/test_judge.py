@@ -73,6 +73,13 @@ async def test_the_judge_is_asked_once_at_temperature_zero(
     assert RUBRIC.rubric in request.body["messages"][1]["content"]
 
 
+async def test_the_judges_rubric_and_the_tasks_are_both_applied(
+    provider: LoopbackProvider, judge_all: JudgeAll
+) -> None:
+    assert await judge_all(PLAYED, rubric="Be brief.") == [0.75]
+    assert f"Be brief.\n{RUBRIC.rubric}" in provider.requests[0].body["messages"][1]["content"]
+
+
 async def test_the_judge_is_a_part_of_a_composed_reward(provider: LoopbackProvider, tmp_path: Path) -> None:
     options = {"model": "m", "base_url": provider.url, "key_variable": "JUDGE_KEY"}
     judge = RewardTerm("judge", 2.0, options | {"cache_dir": str(tmp_path)})

@@ -26,7 +26,7 @@ def inputs_row(
 ) -> dict[str, Any]:
     """As in `data/inputs`: the conversation is the prompt, thoughts and calls are messages of their own."""
     row = stored_row("inputs_row")
-    question = f"Look up the quote of KALDJ and list the channels ({task_id})."
+    question = f"Look up KALDJ with fmp_get_quote and list the channels ({task_id})."
     metadata = {"task_id": task_id, "category": "a", "complexity": "easy", "question": question}
     row["task_metadata"] = row["extra_info"]["task_metadata"] = metadata
     truth = row["reward_spec"]["ground_truth"]

@@ -1,6 +1,7 @@
 """Rows of earlier systems: everything they state is kept, and nothing is added."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,10 @@ def test_a_whole_row_becomes_a_task(tmp_path: Path) -> None:
     assert task.turn_limit == 10
     assert task.tools == ("fmp_get_quote", "send_slack_message", "execute_python")
     assert task.servers == ("fmp", "slack", "python")
-    assert task.truth.required_tools == ("fmp_get_quote", "send_slack_message")
-    assert task.truth.milestones == ("fmp_get_quote", "execute_python")
-    assert task.truth.rubric == "Quote fetched: yes\nMessage: names the price"
+    assert task.truth.required_tools == (), "the question names none"
+    assert task.truth.milestones == ("fmp_get_quote", "send_slack_message", "execute_python")
+    assert "The user asked: Get the quote of AAPL" in task.truth.rubric
+    assert task.truth.rubric.endswith("Quote fetched: yes\nMessage: names the price")
     assert task.truth.answer is None
     assert task.truth.writes is None
     assert task.split == "train"
@@ -59,7 +61,7 @@ def test_a_parquet_file_of_earlier_rows_loads(tmp_path: Path) -> None:
     [task] = load(path, tool_servers=SERVERS)
     assert (task.id, task.split) == ("validation-fin-0042", "validation")
     assert task.servers == ("fmp", "slack", "python")
-    assert task.truth.milestones == ("fmp_get_quote", "execute_python")
+    assert task.truth.milestones == ("fmp_get_quote", "send_slack_message", "execute_python")
 
 
 def test_servers_stay_empty_if_no_server_has_the_tools(tmp_path: Path) -> None:
@@ -100,8 +102,7 @@ def test_a_truth_that_is_an_answer_is_kept_as_one(tmp_path: Path, truth: Any) ->
         ({"reward_spec": "none"}, "reward_spec"),
         ({"extra_info": {"complexity": "epic"}}, "extra_info.complexity"),
         ({"extra_info": {"max_turns": 0}}, "max_turns"),
-        ({"extra_info": {"execution_metrics": {"max_iterations_allowed": "8"}}}, "max_turns"),
-        ({"extra_info": {"execution_metrics": {"min_tool_calls_required": -1}}}, "min_tool_calls"),
+        ({"extra_info": {"max_turns": "8"}}, "max_turns"),
         ({"task_metadata": "a01"}, "task_metadata"),
     ],
 )
@@ -113,11 +114,11 @@ def test_a_mistake_names_its_field(tmp_path: Path, changes: dict[str, Any], fiel
 
 def test_a_row_of_the_inputs_layout_keeps_what_can_be_verified(tmp_path: Path) -> None:
     task = loaded(tmp_path, inputs_row())
-    assert (task.id, task.family, task.difficulty, task.turn_limit) == ("train-a01", "a", Difficulty.EASY, 8)
+    assert (task.id, task.family, task.difficulty, task.turn_limit) == ("train-a01", "a", Difficulty.EASY, 5)
     assert [message.role for message in task.prompt] == ["user"]
     assert task.tools == tuple(inputs_row()["extra_info"]["tools_available"])
     assert task.truth.required_tools == ("fmp_get_quote",)
-    assert task.truth.min_tool_calls == 2
+    assert task.truth.min_tool_calls == 0
     assert task.truth.milestones == ("fmp_get_quote", "list_slack_channels")
     assert task.demonstration == (), "nobody has verified it"
 
@@ -127,7 +128,7 @@ def test_a_row_of_the_processed_layout_keeps_what_can_be_verified(tmp_path: Path
     assert (task.id, task.family, task.truth.min_tool_calls) == ("train-d03", "general", 0)
     assert task.truth.required_tools == ("fmp_get_quote",)
     assert task.truth.milestones == ("fmp_get_quote",)
-    assert task.truth.rubric == ""
+    assert task.truth.rubric.startswith("The user asked: What does fmp_get_quote say of KALDJ?")
 
 
 def test_criteria_become_lines_that_a_judge_can_read(tmp_path: Path) -> None:
@@ -139,10 +140,8 @@ def test_criteria_become_lines_that_a_judge_can_read(tmp_path: Path) -> None:
         sources=["FMP", "Slack"],
     )
     truth = loaded(tmp_path, row).truth
-    assert truth.required_tools == ("fmp_get_quote", "list_slack_channels")
-    assert truth.rubric.splitlines() == [
-        "Reasoning quality at least 60 of 100",
-        "If a tool call fails, the agent recovers from it",
+    assert truth.required_tools == ("fmp_get_quote",)
+    assert truth.rubric.splitlines()[4:] == [
         "Expected outcome: The price is posted.",
         "Names the channel",
         "Names the price",
@@ -152,7 +151,7 @@ def test_criteria_become_lines_that_a_judge_can_read(tmp_path: Path) -> None:
 
 def test_figures_of_the_recorded_run_are_neither_truth_nor_rubric(tmp_path: Path) -> None:
     task = loaded(tmp_path, inputs_row())
-    assert task.truth.rubric == "Reasoning quality at least 60 of 100"
+    assert not {"60", "95", "easoning"} & set(re.findall(r"\d+|easoning", task.truth.rubric))
     assert task.truth.answer is None
 
 
@@ -166,9 +165,3 @@ def test_metadata_at_the_top_and_its_question_are_enough(tmp_path: Path) -> None
     task = loaded(tmp_path, {"task_metadata": metadata, "reward_spec": {"ground_truth": "42"}})
     assert (task.id, task.family, task.difficulty) == ("train-b07", "b", Difficulty.HARD)
     assert task.prompt == (Message("user", "How much?"),)
-
-
-def test_the_least_number_of_calls_is_found_in_the_metrics_too(tmp_path: Path) -> None:
-    row = inputs_row(min_tool_calls=None)
-    row["extra_info"]["execution_metrics"]["min_tool_calls_required"] = 3
-    assert loaded(tmp_path, row).truth.min_tool_calls == 3

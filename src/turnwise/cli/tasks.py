@@ -84,9 +84,8 @@ def make(
     except (WorldMismatch, ToolsDown) as error:
         fail(str(error))
     for split in counts:
-        tasks = [task for task in making.tasks if task.split == split]
-        file = save_new(tasks, folder / f"{split}.jsonl")
-        print(f"{file}: {len(tasks)} tasks")
+        tasks = making.of_split(split)
+        print(f"{save_new(tasks, folder / f'{split}.jsonl')}: {len(tasks)} tasks")
     for rejected in making.rejected:
         print(f"rejected {rejected.task_id}: {rejected.reason}")
     for place, count in making.short.items():
@@ -175,10 +174,8 @@ def _report(problems: "Sequence[Problem]", warnings: "Sequence[Problem]") -> Non
     """Print problems and warnings; exit code 1 on problems."""
     from turnwise.system.terminal import printable
 
-    for warning in warnings:
-        print(printable(f"warning: {warning}"))
-    for problem in problems:
-        print(printable(str(problem)))
+    for line in (*(f"warning: {warning}" for warning in warnings), *map(str, problems)):
+        print(printable(line))
     counts = f"{len(problems)} problems" if problems else "no problems"
     print(f"{counts}, {len(warnings)} warnings" if warnings else counts)
     if problems:
@@ -200,23 +197,29 @@ def convert(
 ) -> None:
     """Read tasks in any known layout and write them in turnwise's own.
 
-    Recorded calls are made again on the servers. If they could change your own data, the command refuses, as
-    a run does; --no-demonstrations makes no call.
+    Recorded calls are made again on the servers, unless they could change your own data. --no-demonstrations
+    makes no call. Tasks that only a judge can score go to a file beside the others, TARGET-open.
 
     Example: turnwise tasks convert data/processed/train.json tasks/train.jsonl
     """
     from rich.progress import Progress
 
     from turnwise.mcp.pool import Pool
+    from turnwise.rewards.outcome import is_decidable, is_success
     from turnwise.run.demonstrations.replay import Demonstrated, demonstrated
+    from turnwise.setup.bench import require_harmless, used_servers
     from turnwise.system.terminal import printable
     from turnwise.tasks.load import Problem, check_new, read, save_new
     from turnwise.tasks.proof.follow import ToolsDown
+    from turnwise.worlds.market.earlier_rows import with_truths
 
-    check_new(target)
+    opened = target.with_stem(f"{target.stem}-open")
+    for file in (target, opened):
+        check_new(file)
+    servers = servers_in(mcp)
 
     async def run() -> Demonstrated:
-        async with Pool(servers_in(mcp).specs) as pool:
+        async with Pool(servers.specs) as pool:
             for error in (await pool.connect()).values():
                 typer.echo(printable(f"warning: {error}"), err=True)
             placed = []
@@ -226,10 +229,8 @@ def convert(
                 placed.append(item)
             if not demonstrations:
                 return Demonstrated(tuple(item.task for item in placed), ())
-            recorded = [item.task for item in placed if item.recording is not None]
-            if recorded:
-                from turnwise.setup.bench import require_harmless, used_servers
-
+            placed = await with_truths(placed, pool.tools, servers.embedded, pool.lease, is_success)
+            if recorded := [item.task for item in placed if item.recording is not None]:
                 require_harmless(pool, used_servers(recorded, [tool.server for tool in pool.tools]))
             with Progress(transient=True) as bar:
                 shown = bar.add_task("playing recordings again")
@@ -243,10 +244,12 @@ def convert(
         converted = asyncio.run(run())
     except ToolsDown as error:
         fail(str(error))
-    target = save_new(converted.tasks, target)
     for dropped in converted.dropped:
         print(printable(f"no demonstration for {dropped.task_id}: {dropped.reason}"))
+    proven = [task for task in converted.tasks if is_decidable(task)] or converted.tasks
     print(
-        f"{target}: {len(converted.tasks)} tasks, {converted.num_kept} with a demonstration; "
+        f"{save_new(proven, target)}: {len(proven)} tasks, {converted.num_kept} with a demonstration; "
         f"{len(converted.dropped)} recorded conversations dropped"
     )
+    if judged := [task for task in converted.tasks if task not in proven]:
+        print(f"{save_new(judged, opened)}: {len(judged)} tasks that only a `judge` can score")

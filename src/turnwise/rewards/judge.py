@@ -68,7 +68,7 @@ class _Unjudged(Exception):
 
 
 class Judge:
-    """The `judge` part: asks an OpenAI-compatible endpoint; a task's rubric overrides the option."""
+    """The `judge` part: asks an OpenAI-compatible endpoint by the option's rubric and then the task's."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Judge:
 
     async def __call__(self, trajectory: Trajectory) -> float:
         """Return the mean score of the messages that have a rubric; one without an answer scores 0."""
-        rubrics = [(truth.rubric or self._rubric).strip() for truth in trajectory.task.truths]
+        rubrics = [f"{self._rubric}\n{truth.rubric}".strip() for truth in trajectory.task.truths]
         num_judged = sum(map(bool, rubrics))
         if not num_judged:
             raise ValueError(f"task {trajectory.task.id!r}: {NO_RUBRIC}")

@@ -1,4 +1,4 @@
-"""Success criteria of earlier systems as a rubric: plain lines that a judge can read."""
+"""The rubric of an earlier system's row: its question, and those of its criteria that a judge can assess."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,36 +6,38 @@ from typing import Any
 
 from turnwise.tasks.rows import RowError, shown
 
-VERIFIED = ("expected_tools", "must_use_tools", "min_tool_calls")
-"""Criteria that become fields of the truth, so that no judge has to assess them."""
+LEFT_OUT = (
+    *("expected_tools", "must_use_tools", "min_tool_calls"),
+    *("reasoning_quality_threshold", "error_recovery_demonstrated"),
+)
+"""What says how one recorded run of another model went; a judge is shown no reasoning."""
+
+_ASKED = """\
+The user asked: {question}
+The answer does everything that was asked, and what should be posted was posted.
+Every figure and fact in it is in a result of a call, or is computed from such results.
+What the tools cannot answer is said to be so, and is not invented."""
 
 
-def rubric(facts: Mapping[str, Any]) -> str:
-    """Return the success criteria of a ground truth, one per line; empty if it has none."""
+def rubric(facts: Mapping[str, Any], question: str) -> str:
+    """Return what a judge has to assess, one criterion per line."""
     criteria = facts.get("success_criteria")
     if not isinstance(criteria, Mapping | str | Sequence | None):
         raise RowError("success_criteria", f"expected text, a list or an object, got {shown(criteria)}")
     lines = list(_named(criteria)) if isinstance(criteria, Mapping) else list(_listed(criteria))
     for key in ("expected_outcome", "validation_rules"):  # some rows keep these outside the criteria
         lines += _named({key: facts.get(key)})
-    return "\n".join(dict.fromkeys(lines))
+    return "\n".join(dict.fromkeys([_ASKED.format(question=question), *lines]))
 
 
 def _named(criteria: Mapping[str, Any]) -> Iterator[str]:
     for key, value in criteria.items():
-        if key in VERIFIED or value in (None, "", [], {}):
+        if key in LEFT_OUT or value in (None, "", [], {}):
             continue
-        match key:
-            case "reasoning_quality_threshold":
-                yield f"Reasoning quality at least {_said(value)} of 100"
-            case "error_recovery_demonstrated":
-                # The flag says only that the recorded run met an error, so the criterion is conditional.
-                if value is True:
-                    yield "If a tool call fails, the agent recovers from it"
-            case "validation_rules":
-                yield from _listed(value)
-            case _:
-                yield f"{key.replace('_', ' ').capitalize()}: {_said(value)}"
+        if key == "validation_rules":
+            yield from _listed(value)
+        else:
+            yield f"{key.replace('_', ' ').capitalize()}: {_said(value)}"
 
 
 def _listed(value: Any) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Reads a row of an earlier system (`prompt`, `reward_spec`, `extra_info`, `task_metadata`) as a `Task`.
 
 Missing fields stay empty: no answer is invented, and an unknown tool's server is not guessed.
-Figures that only describe the recorded run (scores, numbers of calls, times) are dropped.
+What only describes the recorded run (scores, numbers of calls, turns, times) is dropped. The tools that it
+used are milestones: another way to the answer is as good, so only a tool that the question names is required.
 """
 
 import json
@@ -40,22 +41,21 @@ def legacy_task(
     fields = _Fields(row, extra, facts)
     available = fields.first("tools_available")
     offered = tuple(dict.fromkeys(_names(available, "extra_info.tools_available")))
-    asked = _truth(truth, facts, fields, f"{spec_name}.ground_truth")
+    prompt = _prompt(
+        row["prompt"] if row.get("prompt") is not None else fields.first("question", "original_question")
+    )
+    asked = _truth(truth, facts, prompt[-1].content, f"{spec_name}.ground_truth")
     split = _split(extra.get("split"), file_stem)
     # Earlier systems restart ids in every file: `a01` in train and `a01` in validation are two tasks.
     own_id = fields.first("task_id") or row.get("id")
     return Task(
         id=f"{split}-{own_id}" if own_id else f"{file_stem}-{number}",
-        prompt=_prompt(
-            row["prompt"] if row.get("prompt") is not None else fields.first("question", "original_question")
-        ),
+        prompt=prompt,
         servers=_servers((*offered, *asked.required_tools, *asked.milestones), facts, tool_servers),
         truth=asked,
         tools=offered or None,
         difficulty=_difficulty(fields.first("complexity")),
-        max_turns=_count(
-            fields.first("max_turns", "max_iterations_allowed", "max_iterations"), "max_turns", least=1
-        ),
+        max_turns=_count(fields.first("max_turns"), "max_turns"),
         family=str(fields.first("category") or ""),
         split=split,
     )
@@ -65,14 +65,11 @@ class _Fields:
     """The places of a row where a field may be; the first that has it is used."""
 
     def __init__(self, row: Mapping[str, Any], extra: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-        metrics = _object(extra.get("execution_metrics"), "extra_info.execution_metrics")
         self._places = (
             extra,
             _object(extra.get("task_metadata"), "extra_info.task_metadata"),
             _object(row.get("task_metadata"), "task_metadata"),
             facts,
-            metrics,
-            _object(metrics.get("complexity_config_used"), "execution_metrics.complexity_config_used"),
         )
 
     def first(self, *keys: str) -> Any:
@@ -80,30 +77,26 @@ class _Fields:
         return next(values, None)
 
 
-def _truth(truth: Any, facts: Mapping[str, Any], fields: _Fields, where: str) -> Truth:
+def _truth(truth: Any, facts: Mapping[str, Any], question: str, where: str) -> Truth:
     """Return what can be verified as the truth, and what only a judge can assess as its rubric."""
     criteria = facts.get("success_criteria")
     named = criteria if isinstance(criteria, Mapping) else {}
     played = _object(facts.get("actual_performance"), f"{where}.actual_performance")
-    required = [
+    used = [
         name
         for place, prefix in ((facts, where), (named, f"{where}.success_criteria"))
         for key in ("expected_tools", "must_use_tools")
         for name in _names(place.get(key), f"{prefix}.{key}")
     ]
-    sequence = [
+    used += [
         *_names(facts.get("tool_sequence"), f"{where}.tool_sequence"),
         *_names(played.get("extracted_tool_sequence"), f"{where}.actual_performance.extracted_tool_sequence"),
     ]
-    least = named.get("min_tool_calls")
-    if least is None:
-        least = fields.first("min_tool_calls", "min_tool_calls_required")
     return Truth(
         answer=_answer(truth),
-        required_tools=tuple(dict.fromkeys(required)),
-        min_tool_calls=_count(least, "min_tool_calls", least=0) or 0,
-        milestones=tuple(dict.fromkeys(sequence)),
-        rubric=rubric(facts),
+        required_tools=tuple(dict.fromkeys(name for name in used if name in question)),
+        milestones=tuple(dict.fromkeys(used)),
+        rubric=rubric(facts, question),
     )
 
 
@@ -193,11 +186,11 @@ def _difficulty(complexity: Any) -> Difficulty:
     return found
 
 
-def _count(value: Any, field: str, *, least: int) -> int | None:
+def _count(value: Any, field: str) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise RowError(field, f"expected a whole number from {least}, got {shown(value)}")
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise RowError(field, f"expected a whole number from 1, got {shown(value)}")
     return value
 
 

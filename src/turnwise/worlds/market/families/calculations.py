@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from turnwise.tasks.proof.answers import TWO_DECIMALS, computed, plain, printed
 from turnwise.tasks.proof.case import Case, Conclusion, PlanStep, Results, call
-from turnwise.worlds.market.families.facts import BarFacts
+from turnwise.worlds.market.data.bars import Bar
 from turnwise.worlds.market.families.kit import Draft, Material
 from turnwise.worlds.market.families.lookups import FIGURES, PRICES, known_figure
 from turnwise.worlds.market.families.searches import TICKER_ONLY
@@ -18,14 +18,14 @@ from turnwise.worlds.market.families.steps import (
 )
 
 
-def _window(material: Material, symbol: str, num_sessions: int) -> Sequence[BarFacts]:
+def _window(material: Material, symbol: str, num_sessions: int) -> Sequence[Bar]:
     """Return `num_sessions` consecutive bars, at random from the last 250."""
     bars = material.market.daily_bars(symbol)[-250:]
     start = int(material.rng.random() * (len(bars) - num_sessions + 1))
     return bars[start : start + num_sessions]
 
 
-def _days(window: Sequence[BarFacts]) -> tuple[str, str]:
+def _days(window: Sequence[Bar]) -> tuple[str, str]:
     """Return the first and the last day."""
     return window[0].day.isoformat(), window[-1].day.isoformat()
 

@@ -8,7 +8,7 @@ from typing import Any
 from turnwise.tasks.proof.answers import NUMBER
 from turnwise.tasks.proof.case import Case, Conclusion, Exchange, Question
 from turnwise.types import UserRule
-from turnwise.worlds.market.families.facts import BarFacts
+from turnwise.worlds.market.data.bars import Bar
 from turnwise.worlds.market.families.kit import Draft, Material
 from turnwise.worlds.market.families.lookups import BAR_KEYS, FIGURES, figure_of, known_figure
 from turnwise.worlds.market.families.steps import number_of, read_bars, read_quote, text_of
@@ -86,7 +86,7 @@ def _missing_day(material: Material) -> Case:
     reply = material.pick(_REPLIES).format(day=meant.day.isoformat())
     words = {"symbol": company.symbol, "what": what, "occasion": material.pick(_OCCASIONS)}
 
-    def about(bar: BarFacts, question: Question | None, guesses: Sequence[Case] = ()) -> Case:
+    def about(bar: Bar, question: Question | None, guesses: Sequence[Case] = ()) -> Case:
         day = bar.day.isoformat()
         return Case(
             words=words,

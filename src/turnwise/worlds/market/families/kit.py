@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from turnwise.tasks.proof.case import Case
 from turnwise.types import Difficulty
-from turnwise.worlds.market.families.facts import CompanyFacts, MarketFacts
+from turnwise.worlds.market.data.companies import Company
+from turnwise.worlds.market.data.market import Market
 
 T = TypeVar("T")
 
@@ -32,8 +33,8 @@ class SlackChannel:
 class Material:
     """What a case is drawn from: a market, one split's companies, the channels, a random generator."""
 
-    market: MarketFacts
-    companies: Sequence[CompanyFacts]
+    market: Market
+    companies: Sequence[Company]
     channels: Sequence[SlackChannel]
     rng: random.Random
 

@@ -5,7 +5,9 @@ from typing import Any
 
 from turnwise.tasks.proof.answers import NUMBER, found, looked_up, plain
 from turnwise.tasks.proof.case import Case, Conclusion, call
-from turnwise.worlds.market.families.facts import BarFacts, CompanyFacts, QuoteFacts
+from turnwise.worlds.market.data.bars import Bar
+from turnwise.worlds.market.data.companies import Company
+from turnwise.worlds.market.data.market import Quote
 from turnwise.worlds.market.families.kit import Draft, Material
 from turnwise.worlds.market.families.steps import number_of, read_quote, text_of
 
@@ -16,7 +18,7 @@ FIGURES = {
     "volume": ("volume", "volume", "shares"),
     "market cap": ("marketCap", "market_cap", "$"),
 }
-"""Wording in a question → the key in FMP's quote, the attribute of `QuoteFacts`, the unit."""
+"""Wording in a question → the key in FMP's quote, the attribute of `Quote`, the unit."""
 
 PRICES = ("latest price", "day high", "day low")
 """The figures in dollars and cents, which tasks also post, store or subtract from each other."""
@@ -31,7 +33,7 @@ def figure_of(quote: Mapping[str, Any], what: str) -> Conclusion:
     )
 
 
-def known_figure(quote: QuoteFacts, what: str) -> float:
+def known_figure(quote: Quote, what: str) -> float:
     value: float = getattr(quote, FIGURES[what][1])
     return value
 
@@ -53,7 +55,7 @@ BAR_KEYS = {"close": "c", "open": "o", "high": "h", "low": "l", "volume": "v"}
 
 def _previous_bar(material: Material) -> Case:
     company, what = material.pick(material.companies), material.pick(list(BAR_KEYS))
-    bar: BarFacts = material.market.daily_bars(company.symbol)[-2]
+    bar: Bar = material.market.daily_bars(company.symbol)[-2]
 
     def conclude(results: Any) -> Conclusion:
         value = results[0][BAR_KEYS[what]]
@@ -92,7 +94,7 @@ PROFILE_FACTS = {
     "industry": ("industry", "industry", "Answer with the industry only, as FMP writes it."),
     "country": ("country", "country", "Answer with the country only."),
 }
-"""Wording in a question → the key in FMP's profile, the attribute of `CompanyFacts`, how to answer."""
+"""Wording in a question → the key in FMP's profile, the attribute of `Company`, how to answer."""
 
 
 def fact_of(profile: Mapping[str, Any], what: str) -> Conclusion:
@@ -101,7 +103,7 @@ def fact_of(profile: Mapping[str, Any], what: str) -> Conclusion:
     return text_of(value)
 
 
-def known_fact(company: CompanyFacts, what: str) -> str:
+def known_fact(company: Company, what: str) -> str:
     value: str = getattr(company, PROFILE_FACTS[what][1])
     return value
 

@@ -14,8 +14,8 @@ from turnwise.tasks.proof.verdict import Earns
 from turnwise.tasks.proof.verification import Lease, Rejected, TaskDraft, verified
 from turnwise.tasks.selection import SPLITS, split_of
 from turnwise.types import Task, ToolCall
+from turnwise.worlds.market.data.market import Market
 from turnwise.worlds.market.families import FAMILIES
-from turnwise.worlds.market.families.facts import MarketFacts
 from turnwise.worlds.market.families.kit import HISTORY_LIMIT, Family, Material, SlackChannel
 
 _MAX_DRAWS = 50
@@ -35,7 +35,7 @@ class Made:
 
 
 async def make_tasks(
-    market: MarketFacts,
+    market: Market,
     lease: Lease,
     counts: Mapping[str, int],
     *,
@@ -106,7 +106,7 @@ def _texts(history: str) -> tuple[str, ...]:
 
 
 def _drafts(
-    market: MarketFacts,
+    market: Market,
     channels: Sequence[SlackChannel],
     counts: Mapping[str, int],
     seed: int,
