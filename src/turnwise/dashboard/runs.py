@@ -217,12 +217,12 @@ def _explored(paths: Sequence[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in paths:
         try:
-            inside = sorted(child for child in path.iterdir() if child.is_dir())
+            folders = [path, *sorted(path.iterdir())]
         except OSError:
-            inside = []
-        for folder in (path, *inside):
-            if (folder / REPORT).is_file() and not _is_run(folder):
-                name = folder.resolve().name
+            folders = [path]
+        for folder in folders:
+            if os.path.isfile(folder / REPORT) and not _is_run(folder):  # noqa: PTH113 (an unreadable one is no error)
+                name = Path(os.path.realpath(folder)).name
                 free = (f"{name}~{number}" for number in range(2, len(found) + 3))
                 found[name if name not in found else next(free)] = folder
     return found
