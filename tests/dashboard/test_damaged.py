@@ -162,9 +162,9 @@ def test_damage_is_reported_and_every_request_is_answered(viewed: http.client.HT
         response = viewed.getresponse()
         return response.status, json.loads(response.read())
 
-    status, rows = get("runs")
-    assert status == 200, rows
-    listed = [run["name"] for run in rows]
+    status, found = get("runs")
+    assert status == 200, found
+    listed = [run["name"] for run in found["runs"]]
     standings = {name: get("standing", name)[1] for name in listed if name.isascii()}
     for file, damage in CASES:
         name = _name(file, damage)
