@@ -140,6 +140,37 @@ async def test_a_server_that_dies_before_it_is_probed_is_the_models_fault_if_it_
     assert (trajectory.stop, reward.total) == (Stop.BROKE_SERVER, 0.0)
 
 
+class DownForProbes:
+    """A toolbox of whose leases the first two break when they are probed."""
+
+    num_leases = 0
+    losses = ()
+    busy_seconds = 0.0
+
+    def __init__(self, inner: Any) -> None:
+        self.tools, self.environment = inner.tools, inner.environment
+        type(self).num_leases += 1
+        self._cause = Cause.CLOSED if self.num_leases <= 2 else Cause.OK
+
+    async def call(self, calls: Sequence[ToolCall], *, max_tokens: int | None = None) -> list[ToolResult]:
+        return [ToolResult(call.id, "kept", self._cause, 0.0, is_provable=True) for call in calls]
+
+
+async def test_two_faults_that_only_the_probes_meet_prove_nothing() -> None:
+    truth = {"probes": (StateProbe("read", {}, "kept"),)}
+    async with Pool(notebook()) as pool:
+        await pool.connect()
+        inner = leasing(pool)
+
+        @contextlib.asynccontextmanager
+        async def lease(one: Task, episode: str) -> AsyncIterator[Any]:
+            async with inner(one, episode) as toolbox:
+                yield DownForProbes(toolbox)
+
+        trajectory, reward, _ = await collected(Counting("done"), lease, task("notebook", **truth))
+    assert (trajectory.stop, trajectory.episode_id, reward.total) == (Stop.ANSWERED, "t/0.2", 1.0)
+
+
 @pytest.mark.parametrize("options", [{"data": "real"}, {"isolation": "shared"}], ids=["real data", "shared"])
 async def test_the_death_of_a_server_that_others_or_the_world_share_proves_nothing(
     options: dict[str, Any],
