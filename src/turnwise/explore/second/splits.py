@@ -3,7 +3,7 @@
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from turnwise.explore.second.programs.draft import Draft
@@ -12,8 +12,8 @@ from turnwise.tasks.selection import split_of
 
 SHARES: Mapping[str, float] = {"train": 0.7, "test": 0.15, "validation": 0.15}
 """The share of every split; the first of two with the same room left gets the next entities."""
-_HELD_OUT_SHARE = 0.2
-_LARGEST_SHARE = 0.1
+_HELD_OUT_SHARE = 0.1
+_LARGEST_SHARE = 0.05
 """Of the drafts: a combination with more is not held out, since its other drafts are lost."""
 _MIN_COMBINATIONS = 4
 """With fewer combinations of tools, none is held out: training would lack too many."""
@@ -33,7 +33,7 @@ class EntitySplits:
     """Entities that lead to entities of all splits, such as a folder: all splits may name them."""
 
     def split_of(self, entities: Sequence[str]) -> str:
-        """Return the split that the entities share; empty if they belong to different ones.
+        """Return the split that the entities allow; empty if some are for training and some for test.
 
         Entities that no observation names, such as texts that were drawn for a change, follow the others.
         Without any entity but containers the split is train: the same call is then in many tasks.
@@ -41,9 +41,16 @@ class EntitySplits:
         held = [entity for entity in entities if entity not in self.containers]
         known = {self.by_entity[entity] for entity in held if entity in self.by_entity}
         if known:
-            return known.pop() if len(known) == 1 else ""
+            return _shared(known)
         is_new = bool(held) and len(held) == len(entities)
         return split_of(held[0]) if is_new else "train"
+
+
+def _shared(splits: Set[str]) -> str:
+    """Return the strictest split: what validation names may also be trained on or tested."""
+    if splits >= {"train", "test"}:
+        return ""
+    return next(split for split in ("train", "test", "validation") if split in splits)
 
 
 Group = tuple[Sequence[str], float]
