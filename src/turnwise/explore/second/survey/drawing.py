@@ -36,6 +36,19 @@ _STATED = (
     ("pattern", re.compile(r"\b(?:glob|regex|regular expression|wildcard)", re.IGNORECASE)),
 )
 """Standards of value formats, as a schema or a description states them."""
+_SHAPES = {
+    "date": re.compile(r"\d{4}-\d\d-\d\d"),
+    "date-time": re.compile(r"\d{4}-\d\d-\d\d.*"),
+    "time": re.compile(r"\d\d?:\d\d.*|\d{4}-\d\d-\d\d.*"),
+    "email": re.compile(r"\S+@\S+"),
+    "uri": re.compile(r"[a-z][a-z0-9+.-]*:\S+"),
+    "uuid": re.compile(r"[0-9a-fA-F-]{32,36}"),
+    "timezone": re.compile(r"[A-Z][A-Za-z]+(?:/[\w+-]+)*"),
+    "currency": re.compile(r"[A-Z]{3}"),
+    "json": re.compile(r"\s*[\[{].*", re.DOTALL),
+    "color": re.compile(r"#?\w{3,12}"),
+}
+"""What a text of a format looks like, however it was found."""
 _NAMED = {
     "expression": "formula",
     "url": "uri",
@@ -112,6 +125,12 @@ def format_of(parameter: Parameter) -> str:
         (_NAMED.get(word, word) for word in reversed(words) if _NAMED.get(word, word) in _FORMATS), ""
     )
     return stated or named
+
+
+def has_form(value: Any, parameter: Parameter) -> bool:
+    """Return whether a value that was found looks like what a parameter states that it takes."""
+    shape = _SHAPES.get(format_of(parameter)) if isinstance(value, str) else None
+    return shape is None or shape.fullmatch(value) is not None
 
 
 def drawn(parameter: Parameter, rng: Random) -> Any:

@@ -8,10 +8,12 @@ from typing import Any
 
 from turnwise.explore.second.reading.cells import noun_of, singular, words_of
 from turnwise.explore.second.records import Answer, Scalar
-from turnwise.explore.second.survey.drawing import NAMES, drawn, examples_of, fitted
+from turnwise.explore.second.survey.drawing import NAMES, drawn, examples_of, fitted, format_of, has_form
 from turnwise.explore.second.survey.parameters import Kind, Parameter, parameters_of
 from turnwise.types import Tool
 
+_NAMED_FOR = 3
+"""How well names agree where a parameter is named for a column."""
 _MAX_ROWS = 60
 """Rows of one relation that are kept as sources of arguments."""
 _MAX_SOURCES = 3_000
@@ -84,12 +86,16 @@ class Knowledge:
         elif attempt % 5 == 4:
             chosen += [one for one in optional if one.kind is not Kind.BOOLEAN]
         thing = self._focus(chosen, attempt, rng)
+        unproven = [one for one in chosen if ("*", one.name) not in self.proven] or chosen
+        varied = rng.choice(unproven if attempt % 4 else chosen).name if chosen and attempt else ""
         arguments = {}
         for parameter in chosen:
-            value = self.value(tool.name, parameter, attempt, rng, thing)
+            own = attempt if parameter.name == varied else 0  # the others keep their best values
+            value = self.value(tool.name, parameter, own, rng, thing)
             if value is not None:
                 arguments[parameter.name] = value
-        return _with_new_names(arguments, rng) if attempt % 3 == 1 else arguments
+        named = {one.name for one in chosen if not one.enum and format_of(one) in ("", "path")}
+        return _with_new_names(arguments, named, rng) if attempt % 3 == 1 else arguments
 
     def _focus(self, parameters: Sequence[Parameter], attempt: int, rng: Random) -> Thing | None:
         """Choose a row that has values for several of the parameters."""
@@ -136,7 +142,7 @@ class Knowledge:
         """Yield values of a leaf, the most likely first, each once."""
         seen: set[str] = set()
         for value in self._ranked(tool, parameter, thing, rng, is_taught):
-            fitting = fitted(value, parameter)
+            fitting = fitted(value, parameter) if has_form(value, parameter) else None
             if fitting is not None and repr(fitting) not in seen:
                 seen.add(repr(fitting))
                 yield fitting
@@ -151,13 +157,15 @@ class Knowledge:
         taught = self.taught.get((tool, name), ())
         if is_taught:
             yield from rng.sample(list(taught), len(taught))
+        scored = sorted(matches(parameter, thing), key=_score) if thing is not None else []
+        yield from (value for match, value in scored if match >= _NAMED_FOR)
         if thing is not None:
-            yield from (value for match, value in sorted(matches(parameter, thing), key=_score) if match >= 1)
             yield from self._of_column(parameter, rng)
         yield from self.proven.get((tool, name), ())[:4]
+        yield from self.proven.get(("*", name), ())[:4]
+        yield from (value for match, value in scored if 1 <= match < _NAMED_FOR)
         yield from examples_of(parameter)
         yield from taught
-        yield from self.proven.get(("*", name), ())[:4]
         words = set(words_of(name))
         yield from (value for label, value in self.loose if words & set(words_of(label)))
         yield drawn(parameter, rng)
@@ -171,7 +179,7 @@ class Knowledge:
     def _of_column(self, parameter: Parameter, rng: Random) -> Iterator[Any]:
         """Yield a few values of columns that have the name of a parameter."""
         some = rng.sample(self.things, min(40, len(self.things)))
-        named = [value for thing in some for match, value in matches(parameter, thing) if match >= 3]
+        named = [value for thing in some for match, value in matches(parameter, thing) if match >= _NAMED_FOR]
         yield from named[:4]
 
     def _any_object(self, tool: str, rng: Random) -> dict[str, Any]:
@@ -194,13 +202,17 @@ class Knowledge:
                     yield parts[0]
 
 
-def _with_new_names(arguments: dict[str, Any], rng: Random) -> dict[str, Any]:
+def _with_new_names(arguments: dict[str, Any], named: Collection[str], rng: Random) -> dict[str, Any]:
     """Give the second of two equal texts a new name, and the same one to parameters named for it."""
     renamed = dict(arguments)
     names = list(arguments)
     for place, name in enumerate(names):
         value = renamed[name]
-        if not isinstance(value, str) or value not in [arguments[one] for one in names[:place]]:
+        if (
+            name not in named
+            or not isinstance(value, str)
+            or value not in [arguments[one] for one in names[:place]]
+        ):
             continue
         words = set(words_of(name))
         kin = next((one for one in names if one != name and _is_kin(words, set(words_of(one)))), name)

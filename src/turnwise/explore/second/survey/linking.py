@@ -163,7 +163,7 @@ class LinkSearch:
         trials: list[_Trial] = []
         for name in sorted(readers):
             trace = self._traces[name]
-            if not trace.successes:
+            if not trace.successes or trace.is_slow:
                 continue
             for parameter in parameters_of(trace.tool):
                 leaf = parameter.items if parameter.kind is Kind.ARRAY else parameter

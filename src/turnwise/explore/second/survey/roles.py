@@ -53,7 +53,7 @@ def own_witnesses(call: Call, traces: Mapping[str, Trace], readers: Iterable[str
     for name in sorted(readers):
         trace = traces[name]
         required = [one for one in parameters_of(trace.tool) if one.is_required]
-        if not required or not trace.successes:
+        if not required or not trace.successes or trace.is_slow:
             continue
         base = dict(trace.successes[0].call.arguments)
         proven = {str(leaf) for answer in trace.successes for leaf in leaves(answer.call.arguments)}
@@ -88,7 +88,13 @@ async def find_roles(sessions: Sessions, traces: Mapping[str, Trace]) -> Roles:
         break
     roles.readers -= roles.writers
     steady = [one for one in roles.answers.values() if one.call.tool in roles.readers - roles.volatile.tools]
-    roles.panel = _panel([one for one in steady if not one.is_error or not one.call.arguments])
+    roles.panel = _panel(
+        [
+            one
+            for one in steady
+            if not traces[one.call.tool].is_slow and (not one.is_error or not one.call.arguments)
+        ]
+    )
     roles.answers = {one.call.key: one for one in steady if not one.is_error}
     roles.readers &= {one.call.tool for one in roles.answers.values()} | roles.volatile.tools
     return roles
@@ -99,7 +105,7 @@ def reading_calls(traces: Mapping[str, Trace], roles: Roles) -> list[Call]:
     calls: dict[str, Call] = {}
     for name in sorted(roles.readers):
         trace = traces[name]
-        own = [answer.call for answer in trace.successes]
+        own = [answer.call for answer in trace.successes[: 1 if trace.is_slow else None]]
         bare = {call.key: call for call in (without_options(call, trace) for call in own)}
         fuller = {call.key: call for call in own if call.key not in bare}
         calls |= dict([*bare.items(), *list(fuller.items())[:_MAX_FULLER]][:_MAX_ANSWERS])

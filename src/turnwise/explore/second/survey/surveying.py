@@ -17,6 +17,7 @@ from turnwise.explore.second.survey.linking import LinkSearch, complete_lists
 from turnwise.explore.second.survey.refusals import Refusals
 from turnwise.explore.second.survey.roles import Roles, find_roles, prelude_of, says_the_same
 from turnwise.explore.second.survey.sessions import SessionLost, Sessions
+from turnwise.explore.second.survey.sources import configured_values, offered_answers, offered_values
 from turnwise.explore.second.survey.walk import Trace, Walk
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
@@ -91,6 +92,8 @@ class _ServerSurvey:
             num_calls=_REMOTE_NUM_CALLS if spec.is_remote else _NUM_CALLS, seconds=options.seconds
         )
         self._sessions = Sessions(pool, spec.name, Budget(limits))
+        self._pool = pool
+        self._spec = spec
         self._tools = tools
         self._options = options
         self._knowledge = Knowledge(user=options.values)
@@ -99,6 +102,10 @@ class _ServerSurvey:
     async def run(self, say: Say) -> Survey:
         """Run all stages."""
         name, seed = self._sessions.server, f"{self._options.seed}/{self._sessions.server}"
+        offerings = await self._pool.offerings(name)
+        self._knowledge.loose += [*configured_values(self._spec), *offered_values(offerings)]
+        for answer in offered_answers(name, offerings):
+            self._knowledge.learn(answer)
         walk = Walk(self._sessions, self._tools, self._knowledge, self._refusals, seed)
         await self._stage(_WALK, walk.run(say))
         roles = await self._stage(_ROLES, find_roles(self._sessions, walk.traces))

@@ -22,7 +22,8 @@ _FEW = 3
 """Different answers after which a tool is known."""
 _MAX_VAIN = 22
 """Failures in a row, over all sessions, after which a tool that never answered is left alone."""
-_SLOW_SECONDS = 4.0
+_SLOW_SECONDS, _SLOW_CALLS = 3.0, 2
+"""A tool that takes longer is called only so often: it would use up the time of the others."""
 
 
 @dataclass(slots=True)
@@ -130,7 +131,7 @@ class Walk:
                 num_repeated += 1
                 continue
             trace.tried.add(call.key)
-            if session.budget.is_spent or (trace.is_slow and trace.num_calls > 3):
+            if session.budget.is_spent or (trace.is_slow and trace.num_calls >= _SLOW_CALLS):
                 return
             answer = await self._called(session, trace, call)
             if self._is_good(answer):
@@ -168,7 +169,7 @@ class Walk:
             trace.num_vain += 4
             trace.last_error = str(error)
             raise
-        trace.is_slow = session.seconds > _SLOW_SECONDS
+        trace.is_slow |= session.seconds > _SLOW_SECONDS
         return answer
 
     def _is_good(self, answer: Answer) -> bool:
