@@ -16,7 +16,7 @@ PRODUCTS = (
     ("P-15", "paper tray", "office", 11.2, 58),
     ("P-16", "filing box", "office", 8.95, 76),
 )
-READS = ToolAnnotations(readOnlyHint=True)
+READS = ToolAnnotations(read_only_hint=True)
 server = MCPServer("shop")
 
 
