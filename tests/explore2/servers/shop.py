@@ -16,7 +16,7 @@ PRODUCTS = (
     ("P-15", "paper tray", "office", 11.2, 58),
     ("P-16", "filing box", "office", 8.95, 76),
 )
-READS = ToolAnnotations(read_only_hint=True)
+READS = ToolAnnotations(readOnlyHint=True)  # type: ignore[call-arg]  # the name on the wire
 server = MCPServer("shop")
 
 
