@@ -35,7 +35,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def found(place: Path) -> Exploration:
-    options = ExploreOptions(num_tasks=150, minutes=6, pause_seconds=0)
+    options = ExploreOptions(num_tasks=110, minutes=6, pause_seconds=0)
     specs = load(place / "mcp.json")
     return asyncio.run(ExploreCommand(specs, place / "tasks", options, Console(quiet=True)).run())
 
@@ -103,7 +103,7 @@ def test_truths_are_those_of_the_data(found: Exploration) -> None:
         cells = [{str(cell) for cell in row.values()} for row in rows]
         assert any({values[0], said(task)} <= row for row in cells), task.prompt[0].content
         checked += 1
-    assert checked >= 20
+    assert checked >= 15
 
 
 def test_splits_share_no_entity(found: Exploration) -> None:
