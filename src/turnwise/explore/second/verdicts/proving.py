@@ -13,6 +13,7 @@ from turnwise.explore.second.reading import read
 from turnwise.explore.second.records import Call, Scalar
 from turnwise.explore.second.verdicts.answers import is_fit_answer
 from turnwise.explore.second.verdicts.refusal import MOVED, NOT_SEEN, OUT_OF_TIME, THERE_BEFORE, Refusal
+from turnwise.explore.second.verdicts.today import DEPENDS, names_today
 from turnwise.explore.second.verdicts.witnesses import Witnesses
 from turnwise.mcp.calls.results import CUT_MARK
 from turnwise.mcp.session import ConnectFailed
@@ -180,6 +181,9 @@ def judge(proven: Proven, task: Task, common: Sequence[str] = ()) -> Refusal | N
     results = [result for turn in played.demonstration for result in turn.results]
     if any(CUT_MARK.search(result.content) for result in results):
         return Refusal("a result exceeds the budget")
+    given = f"{task.prompt[0].content} {[call.arguments for call in calls_of(played)]}"
+    if not draft.changes_state and any(names_today(result.content, given) for result in results):
+        return Refusal(DEPENDS)
     if not draft.changes_state and (refusal := _judge_answer(played, task.prompt[0].content)):
         return refusal
     text = played.demonstration[-1].text

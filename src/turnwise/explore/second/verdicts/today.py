@@ -1,0 +1,32 @@
+"""Answers that are true today only: those that name the current date."""
+
+import datetime
+
+DEPENDS = "its answers depend on the day"
+
+
+def names_today(text: str, given: str) -> bool:
+    """Return whether a text names the current date in any time zone, and what was given does not.
+
+    Then its other values may depend on the day too: two time zones differ by more in summer.
+    """
+    now = datetime.datetime.now(datetime.UTC)
+    days = [now + datetime.timedelta(days=offset) for offset in (-1, 0, 1)]
+    found, known = text.lower(), given.lower()
+    spellings = (spelling.lower() for day in days for spelling in _spellings(day))
+    return any(spelling in found and spelling not in known for spelling in spellings)
+
+
+def _spellings(day: datetime.datetime) -> tuple[str, ...]:
+    return (
+        f"{day:%Y-%m-%d}",
+        f"{day:%Y/%m/%d}",
+        f"{day:%d/%m/%Y}",
+        f"{day:%m/%d/%Y}",
+        f"{day:%d.%m.%Y}",
+        f"{day:%b} {day.day:02d} {day.year}",
+        f"{day:%b} {day.day}, {day.year}",
+        f"{day:%B} {day.day}, {day.year}",
+        f"{day.day} {day:%b} {day.year}",
+        f"{day.day} {day:%B} {day.year}",
+    )
