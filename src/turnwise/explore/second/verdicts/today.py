@@ -1,7 +1,9 @@
 """Answers that are true today only: those that name the current date."""
 
 import datetime
+import re
 
+_TIMESTAMP = re.compile(r"(?<![\d.])\d{10}(?:\d{3})?(?!\d)")
 DEPENDS = "its answers depend on the day"
 
 
@@ -13,8 +15,16 @@ def names_today(text: str, given: str) -> bool:
     now = datetime.datetime.now(datetime.UTC)
     days = [now + datetime.timedelta(days=offset) for offset in (-1, 0, 1)]
     found, known = text.lower(), given.lower()
+    if any(_is_now(number, now) for number in _TIMESTAMP.findall(text) if number not in given):
+        return True
     spellings = (spelling.lower() for day in days for spelling in _spellings(day))
     return any(spelling in found and spelling not in known for spelling in spellings)
+
+
+def _is_now(number: str, now: datetime.datetime) -> bool:
+    """Return whether digits are the seconds or milliseconds of a moment within two days."""
+    seconds = int(number[:10])
+    return abs(seconds - now.timestamp()) < 2 * 86_400
 
 
 def _spellings(day: datetime.datetime) -> tuple[str, ...]:
