@@ -142,7 +142,7 @@ def drawn(parameter: Parameter, rng: Random) -> Any:
     if parameter.kind is Kind.BOOLEAN:
         return rng.random() < 0.5
     choices = _FORMATS.get(format_of(parameter), ())
-    text = rng.choice(choices) if choices else " ".join(rng.sample(NAMES, 2))
+    text = rng.choice(choices) if choices else rng.choice(" -").join(rng.sample(NAMES, 2))
     if parameter.max_length is not None:
         text = text[: parameter.max_length]
     text = text.ljust(parameter.min_length, "x")
@@ -169,6 +169,11 @@ def absent(parameter: Parameter, rng: Random) -> Any:
     if parameter.kind is Kind.ARRAY and parameter.items is not None:
         item = absent(parameter.items, rng)
         return None if item is None else [item]
+    if parameter.kind is Kind.OBJECT and parameter.properties:
+        parts = [part for part in parameter.properties if part.is_required]
+        known = {part.name: absent(part, rng) for part in parts}
+        made = {part.name: known[part.name] or drawn(part, rng) for part in parts}
+        return made if any(value is not None for value in known.values()) else None
     if parameter.enum or parameter.kind in (Kind.BOOLEAN, Kind.ARRAY, Kind.OBJECT):
         return None
     if parameter.kind in (Kind.INTEGER, Kind.NUMBER):

@@ -14,6 +14,7 @@ from turnwise.types import Tool
 
 _NAMED_FOR = 3
 """How well names agree where a parameter is named for a column."""
+_MIN_WORD = 3
 _MAX_ROWS = 60
 """Rows of one relation that are kept as sources of arguments."""
 _MAX_SOURCES = 3_000
@@ -87,7 +88,7 @@ class Knowledge:
             chosen += [one for one in optional if one.kind is not Kind.BOOLEAN]
         thing = self._focus(chosen, attempt, rng)
         unproven = [one for one in chosen if ("*", one.name) not in self.proven] or chosen
-        varied = rng.choice(unproven if attempt % 4 else chosen).name if chosen and attempt else ""
+        varied = rng.choice(unproven if attempt % 8 else chosen).name if chosen and attempt else ""
         arguments = {}
         for parameter in chosen:
             own = attempt if parameter.name == varied else 0  # the others keep their best values
@@ -134,7 +135,8 @@ class Knowledge:
         kept = [value for value in candidates if repr(value) not in refused] or candidates
         if not kept:
             return None
-        return rng.choice(kept[: 2 + attempt // 2]) if attempt % 2 else kept[0]
+        place = int(len(kept) * rng.random() ** 2) if attempt % 2 else attempt // 2
+        return kept[place % len(kept)]
 
     def candidates(
         self, tool: str, parameter: Parameter, thing: Thing | None, rng: Random, *, is_taught: bool = False
@@ -258,6 +260,7 @@ def matches(parameter: Parameter, thing: Thing) -> Iterator[tuple[float, Any]]:
         return
     own = words_of(noun_of(" ".join(wanted)))
     noun = words_of(thing.noun)
+    described = {singular(word) for word in words_of(parameter.description[:300]) if len(word) > _MIN_WORD}
     for name, value in thing.cells.items():
         words = words_of(name.rpartition(".")[2])
         full = words_of(name)
@@ -271,6 +274,8 @@ def matches(parameter: Parameter, thing: Thing) -> Iterator[tuple[float, Any]]:
             yield 2.0 if isinstance(value, str) else 1.5, value
         elif own[-1:] == words[-1:] or set(own) & {*words, *noun}:
             yield (1.0 if set(own) & {*words} else 0.5), value
+        elif described & {*words, *noun}:
+            yield 1.0, value
     for name, value in thing.arguments.items():
         if name == parameter.name and fitted(value, parameter) is not None:
             yield 2.5, value

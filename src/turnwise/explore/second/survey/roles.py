@@ -74,12 +74,13 @@ async def find_roles(sessions: Sessions, traces: Mapping[str, Trace]) -> Roles:
     """
     roles = Roles(
         readers={
-            name for name, trace in traces.items() if trace.has_rows and not says_the_same(trace.successes)
+            name for name, trace in traces.items() if trace.has_rows and not says_the_same(trace.replies)
         }
     )
     for _ in range(_ROUNDS):
         calls = reading_calls(traces, roles)
-        first = await _pass(sessions, [*calls, *calls[:_MAX_PANEL]])
+        novel = [call for name in sorted(roles.readers) for call in novel_calls(traces[name])]
+        first = await _pass(sessions, [*calls, *novel, *calls[:_MAX_PANEL]])
         second = await _pass(sessions, calls[::-1])
         roles.answers = {call.key: first[0][call.key] for call in calls if call.key in first[0]}
         changed = {**_changed(first[0], first[1], roles), **_changed(first[0], second[0], roles)}
@@ -129,6 +130,11 @@ def prelude_of(trace: Trace, call: Call, roles: Roles) -> tuple[Call, ...]:
 
 def _is_within(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
     return all(name in whole and whole[name] == value for name, value in part.items())
+
+
+def novel_calls(trace: Trace) -> list[Call]:
+    """Return calls that would create something if the tool did, with new names."""
+    return [] if trace.tool.is_read_only else trace.novel[:1]
 
 
 def _panel(answers: Sequence[Answer]) -> list[Call]:
@@ -190,8 +196,9 @@ async def _culprits(session: Session, witness: Call, traces: Mapping[str, Trace]
         if session.budget.is_spent:
             break
         still = await session.call(witness)
-        for answer in traces[name].successes[:_PER_SUSPECT]:
-            await session.call(answer.call)
+        tried = [answer.call for answer in traces[name].successes[:_PER_SUSPECT]]
+        for call in [*tried, *novel_calls(traces[name])]:
+            await session.call(call)
         after = await session.call(witness)
         is_quiet = not differing({"": before}, {"": still}, roles.volatile)
         if not is_quiet:

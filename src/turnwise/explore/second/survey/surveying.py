@@ -123,7 +123,7 @@ class _ServerSurvey:
         unread = [
             trace
             for tool, trace in sorted(walk.traces.items())
-            if tool not in roles.readers | roles.writers and not says_the_same(trace.successes)
+            if tool not in roles.readers | roles.writers and not says_the_same(trace.replies)
         ]
         later = await self._stage(1.0, read_after(self._sessions, unread, roles))
         clean = clean_answers([*linked.answers, *later], roles.volatile)

@@ -32,6 +32,8 @@ class Trace:
 
     tool: Tool
     successes: list[Answer] = field(default_factory=list)
+    novel: list[Call] = field(default_factory=list)
+    """Calls with names that nothing has: what creates something does so."""
     mute: list[Answer] = field(default_factory=list)
     """Replies that are no errors, and are what absent values get too."""
     preludes: dict[str, tuple[Call, ...]] = field(default_factory=dict)
@@ -144,7 +146,11 @@ class Walk:
                     trace.mute.append(answer)
                 num_failed += 1
                 trace.num_vain += 1
-                await self._learn(session, trace, answer, depth)
+                if await self._learn(session, trace, answer, depth):
+                    answer = await self._called(session, trace, call)  # what it asked for was done
+                    if self._is_good(answer):
+                        num_good += 1
+                        self._keep(trace, answer)
             if not parameters_of(trace.tool):
                 return
 
@@ -160,6 +166,7 @@ class Walk:
             if not answer.is_error:
                 self._before.append(answer)
                 trace.mute.append(answer)
+                trace.novel.append(call)
 
     async def _called(self, session: Session, trace: Trace, call: Call) -> Answer:
         trace.num_calls += 1
@@ -186,8 +193,8 @@ class Walk:
         self._knowledge.prove(call.tool, call.arguments)
         self._knowledge.learn(answer)
 
-    async def _learn(self, session: Session, trace: Trace, answer: Answer, depth: int) -> None:
-        """Take from an error what it teaches, and call the tool that it names."""
+    async def _learn(self, session: Session, trace: Trace, answer: Answer, depth: int) -> bool:
+        """Take from an error what it teaches; return whether a call of a tool that it names succeeded."""
         trace.last_error = answer.text[:400] or "an empty answer"
         parameters = parameters_of(trace.tool)
         lesson = lesson_of(answer, parameters, list(self._server_names))
@@ -196,15 +203,17 @@ class Walk:
             trace.wanted.update(missing_in(lesson, arguments))
         required = [one.name for one in parameters if one.is_required]
         for name in lesson.blamed or required:
-            if name in arguments and answer.is_error:
+            if name in lesson.blamed and name in arguments and answer.is_error:
                 self._knowledge.refuse(trace.tool.name, name, arguments[name])
             taught = self._knowledge.taught.setdefault((trace.tool.name, name), [])
             taught += [value for value in lesson.values if value not in taught][: 12 - len(taught)]
+        num_before = len(self._before)
         for name in lesson.tools:
             other = self.traces[self._server_names[name]]
             is_new = all(one.call.tool != other.tool.name for one in self._before)
             if is_new and depth < 2 and other.num_calls < 3 * _MAX_VAIN:
                 await self._try(session, other, 3, depth + 1)
+        return len(self._before) > num_before
 
 
 def needed_before(call: Call, before: Sequence[Answer]) -> tuple[Call, ...]:
