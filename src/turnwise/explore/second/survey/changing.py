@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from turnwise.explore.second.records import Answer, Call, Change, ColumnPlace, RowDifference
-from turnwise.explore.second.survey.drawing import drawn
+from turnwise.explore.second.survey.drawing import drawn, format_of
 from turnwise.explore.second.survey.knowledge import Knowledge
 from turnwise.explore.second.survey.parameters import Kind, Parameter, parameters_of
 from turnwise.explore.second.survey.probes import probes_of
@@ -78,6 +78,8 @@ class Changes:
             arguments = self._knowledge.propose(trace.tool, attempt, self._rng, trace.wanted)
             if attempt % 3 == 2 and attempt // 3 < len(known):
                 arguments = dict(known[attempt // 3].call.arguments)
+            elif attempt % 6 == 3:
+                arguments = self._newly_named(trace, arguments)
             elif attempt % 3 == 1 and known:
                 base = known[attempt // 3 % len(known)].call.arguments
                 arguments = {**self._optional(trace, attempt), **base}
@@ -85,6 +87,18 @@ class Changes:
             if call.key not in self._tried:
                 self._tried.add(call.key)
                 yield call
+
+    def _newly_named(self, trace: Trace, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments with a new text in place of one: a thing that does not exist yet."""
+        texts = [
+            one
+            for one in parameters_of(trace.tool)
+            if isinstance(arguments.get(one.name), str) and not one.enum and not format_of(one)
+        ]
+        if not texts:
+            return arguments
+        chosen = self._rng.choice(texts)
+        return {**arguments, chosen.name: drawn(chosen, self._rng)}
 
     def _optional(self, trace: Trace, attempt: int) -> dict[str, Any]:
         """Return values for all optional arguments: what a call leaves out changes nothing."""

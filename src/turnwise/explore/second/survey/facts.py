@@ -8,7 +8,7 @@ from turnwise.explore.second.records import Answer, Path, Relation
 from turnwise.explore.second.survey.refusals import leaves
 from turnwise.explore.second.survey.roles import Roles, prelude_of
 from turnwise.explore.second.survey.sessions import SessionLost, Sessions
-from turnwise.explore.second.survey.snapshots import Volatile
+from turnwise.explore.second.survey.snapshots import Volatile, is_present
 from turnwise.explore.second.survey.walk import Trace
 
 
@@ -73,6 +73,7 @@ def _cleaned(relation: Relation, constant: set[tuple[Path, str]], volatile: Vola
         is_echo = not relation.is_list and bool(cells) and cells <= sent
         is_envelope = not relation.is_list and (relation.path, column.name) in constant
         is_volatile = (relation.call.tool, relation.path, column.name) in volatile.columns
+        is_volatile |= all(is_present(row[place]) for row in relation.rows if row[place] is not None)
         if cells and not is_echo and not is_envelope and not is_volatile:
             kept.append(place)
     if not kept:

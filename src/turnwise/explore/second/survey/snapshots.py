@@ -40,6 +40,20 @@ def without_clock(text: str) -> str:
     return _EPOCH.sub(masked, _CLOCK.sub("<time>", text))
 
 
+def steady_cell(cell: Cell) -> Cell:
+    """Return a cell without clock times; a number of seconds near the present is one."""
+    if isinstance(cell, bool) or cell is None:
+        return cell
+    masked = without_clock(str(cell))
+    return cell if masked == str(cell) else masked
+
+
+def is_present(cell: Cell) -> bool:
+    """Return whether a number counts the seconds to a time near the present."""
+    is_number = isinstance(cell, int | float) and not isinstance(cell, bool)
+    return is_number and steady_cell(cell) != cell
+
+
 @dataclass(slots=True)
 class Volatile:
     """What differs without a cause: columns by tool and path, and tools that differ as a whole."""
@@ -74,10 +88,7 @@ class Volatile:
             for place, column in enumerate(relation.columns)
             if (relation.call.tool, relation.path, column.name) not in self.columns
         ]
-        return Counter(
-            tuple(without_clock(cell) if isinstance(cell := row[place], str) else cell for place in places)
-            for row in relation.rows
-        )
+        return Counter(tuple(steady_cell(row[place]) for place in places) for row in relation.rows)
 
     def steady_columns(self, relation: Relation) -> tuple[str, ...]:
         key = (relation.call.tool, relation.path)

@@ -144,15 +144,23 @@ class Walk:
             else:
                 if not answer.is_error:
                     trace.mute.append(answer)
+                    self._before.append(answer)
                 num_failed += 1
                 trace.num_vain += 1
-                if await self._learn(session, trace, answer, depth):
-                    answer = await self._called(session, trace, call)  # what it asked for was done
-                    if self._is_good(answer):
-                        num_good += 1
-                        self._keep(trace, answer)
+                if asked := await self._learn(session, trace, answer, depth):
+                    num_good += await self._retry(session, trace, call, asked)
             if not parameters_of(trace.tool):
                 return
+
+    async def _retry(self, session: Session, trace: Trace, call: Call, asked: Sequence[Call]) -> bool:
+        """Make a call again after those that its error asked for; return whether it succeeds now."""
+        answer = await self._called(session, trace, call)
+        if not self._is_good(answer):
+            return False
+        self._keep(trace, answer)
+        needed = [one for one in trace.preludes[call.key] if one not in asked]
+        trace.preludes[call.key] = (*needed, *asked)
+        return True
 
     async def _try_absent(self, session: Session, trace: Trace) -> None:
         """Call a tool with values that name nothing, to know how it refuses."""
@@ -193,8 +201,8 @@ class Walk:
         self._knowledge.prove(call.tool, call.arguments)
         self._knowledge.learn(answer)
 
-    async def _learn(self, session: Session, trace: Trace, answer: Answer, depth: int) -> bool:
-        """Take from an error what it teaches; return whether a call of a tool that it names succeeded."""
+    async def _learn(self, session: Session, trace: Trace, answer: Answer, depth: int) -> list[Call]:
+        """Take from an error what it teaches; return the calls of tools that it names which succeeded."""
         trace.last_error = answer.text[:400] or "an empty answer"
         parameters = parameters_of(trace.tool)
         lesson = lesson_of(answer, parameters, list(self._server_names))
@@ -213,7 +221,7 @@ class Walk:
             is_new = all(one.call.tool != other.tool.name for one in self._before)
             if is_new and depth < 2 and other.num_calls < 3 * _MAX_VAIN:
                 await self._try(session, other, 3, depth + 1)
-        return len(self._before) > num_before
+        return [one.call for one in self._before[num_before:]]
 
 
 def needed_before(call: Call, before: Sequence[Answer]) -> tuple[Call, ...]:
