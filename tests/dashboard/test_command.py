@@ -1,5 +1,6 @@
 """`turnwise view` as a user starts it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -18,12 +19,16 @@ from turnwise.dashboard.command import open_runs, serve
 def test_it_serves_until_it_is_interrupted(run: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "turnwise", "view", str(run), "--port", "0"]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+    with contextlib.ExitStack() as ending:
+        process = ending.enter_context(
+            subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
+        )
+        ending.callback(process.kill)  # else a failing assertion would wait for the page's end
         assert process.stdout is not None
         address = process.stdout.readline().split()[0]
         assert address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(f"{address}api/runs", timeout=60) as answer:
-            assert [run["name"] for run in json.load(answer)] == ["run"]
+            assert [run["name"] for run in json.load(answer)["runs"]] == ["run"]
         with urllib.request.urlopen(f"{address}api/standing?run=run", timeout=60) as answer:
             assert json.load(answer)["last_step"] == 3
         stream = urllib.request.urlopen(f"{address}api/events", timeout=60)
