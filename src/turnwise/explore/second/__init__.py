@@ -1,1 +1,1 @@
-"""Explore, the second version: from calls to facts, from facts to tasks that were executed."""
+"""The second version of explore, which `turnwise explore` does not run yet: from calls to proven tasks."""
