@@ -217,10 +217,11 @@ def test_an_index_with_any_damaged_page_is_rebuilt(run: Path, recorded: Index, t
     sound = listed.index.path.read_bytes()
     for start in range(4096, len(sound), 4096):  # without the first page it would not be a database
         listed.index.path.write_bytes(sound[:start] + b"\xff" * 4096 + sound[start + 4096 :])
-        for ask in asks:
-            listed.asked(partial(ask, listed.index))
-        while listed.refresh(seconds=60):  # on a busy machine the rebuild takes longer than a request may
-            pass
+        for _ in range(2):  # the first round may rebuild what only the second one finds damaged
+            for ask in asks:
+                listed.asked(partial(ask, listed.index))
+            while listed.refresh(seconds=60):  # on a busy machine the rebuild takes longer than a request may
+                pass
         assert [listed.asked(partial(ask, listed.index)) for ask in asks] == wanted
         assert ListedRun("run", run, tmp_path).asked(lambda: last_step(listed.index)) == wanted[3]
 

@@ -50,13 +50,15 @@ def price_task(product: str, price: float, *, says: float | None = None, truth: 
 
 
 def note_task(*, probe: str = "read_note") -> Task:
-    arguments = {"title": "errands"} if probe == "read_note" else {}
-    contains = "Post the letter" if probe == "read_note" else "groceries"
+    if probe == "read_note":
+        shown = StateProbe(probe, {"title": "errands"}, 'Post the letter."')
+    else:
+        shown = StateProbe(probe, {}, "groceries")
     return Task(
         id="note",
         prompt="Keep a note 'errands': Post the letter.",
         servers=["notes"],
-        truth=Truth(probes=(StateProbe(probe, arguments, contains),)),
+        truth=Truth(probes=(shown,)),
         family="change",
         demonstration=(
             DemoTurn("", (call("create_note", title="errands", text="Post the letter."),)),
