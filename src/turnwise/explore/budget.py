@@ -42,6 +42,10 @@ class Budget:
         """Whether the time of the current stage is over."""
         return time.monotonic() > self.deadline
 
+    def begin(self, seconds: float) -> None:
+        """Begin a stage that ends after this time."""
+        self.deadline = time.monotonic() + seconds
+
     def extend(self, num_calls: int) -> None:
         """Raise the limit so that this many calls can still be made."""
         self.limits = replace(self.limits, num_calls=max(self.limits.num_calls, self.num_calls + num_calls))

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from turnwise.explore.budget import Budget, Limits
 from turnwise.explore.second.programs.program import flat, put
 from turnwise.explore.second.reading import is_cut
 from turnwise.explore.second.records import Answer, Call, Survey, ToolFacts
-from turnwise.explore.second.survey.budget import Budget, Limits
 from turnwise.explore.second.survey.sessions import Session, SessionLost, Sessions
 from turnwise.mcp.pool import Pool
 

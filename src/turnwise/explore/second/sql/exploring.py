@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from turnwise.explore.budget import Budget, Limits
 from turnwise.explore.second.programs.draft import Draft
 from turnwise.explore.second.records import Dialect, Survey
 from turnwise.explore.second.sql.changes import creations, edit_draft, edits
@@ -17,7 +18,6 @@ from turnwise.explore.second.sql.discovery import (
     read_database,
 )
 from turnwise.explore.second.sql.questions import sql_drafts
-from turnwise.explore.second.survey.budget import Budget, Limits
 from turnwise.explore.second.survey.sessions import SessionLost, Sessions
 from turnwise.explore.second.survey.surveying import SurveyOptions, may_call
 from turnwise.mcp.pool import Pool

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from turnwise.explore.parameters import Kind, Parameter, parameters_of
 from turnwise.explore.second.records import Answer, Call, Change, ColumnPlace, RowDifference
 from turnwise.explore.second.survey.drawing import drawn, format_of
 from turnwise.explore.second.survey.knowledge import Knowledge
-from turnwise.explore.second.survey.parameters import Kind, Parameter, parameters_of
 from turnwise.explore.second.survey.probes import probes_of
 from turnwise.explore.second.survey.refusals import leaves
 from turnwise.explore.second.survey.roles import Roles, own_witnesses, prelude_of

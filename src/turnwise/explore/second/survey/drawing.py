@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
+from turnwise.explore.parameters import Kind, Parameter
 from turnwise.explore.second.reading.cells import words_of
-from turnwise.explore.second.survey.parameters import Kind, Parameter
 
 NAMES = ("apple", "river", "garden", "silver", "window", "market", "yellow", "mountain", "coffee", "paper")
 _DATES = ("2024-03-15", "2023-11-02", "2024-07-28", "2022-01-09")

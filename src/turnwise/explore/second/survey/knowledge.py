@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from turnwise.explore.parameters import Kind, Parameter, parameters_of
 from turnwise.explore.second.reading.cells import noun_of, singular, words_of
 from turnwise.explore.second.records import Answer, Scalar
 from turnwise.explore.second.survey.drawing import NAMES, drawn, examples_of, fitted, format_of, has_form
-from turnwise.explore.second.survey.parameters import Kind, Parameter, parameters_of
 from turnwise.types import Tool
 
 _NAMED_FOR = 3

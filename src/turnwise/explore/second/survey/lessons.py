@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from turnwise.explore.parameters import Parameter
 from turnwise.explore.second.records import Answer
 from turnwise.explore.second.survey.drawing import quoted_in
-from turnwise.explore.second.survey.parameters import Parameter
 from turnwise.explore.second.survey.refusals import leaves
 
 _MAX_CHARS = 4_000

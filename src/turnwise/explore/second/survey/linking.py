@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from turnwise.explore.parameters import Kind, Parameter, parameters_of
 from turnwise.explore.second.reading.cells import words_of
 from turnwise.explore.second.records import Answer, Call, Cell, ColumnPlace, Link, Relation, Scalar
 from turnwise.explore.second.survey.drawing import absent, fitted
-from turnwise.explore.second.survey.parameters import Kind, Parameter, parameters_of
 from turnwise.explore.second.survey.refusals import Refusals, leaves
 from turnwise.explore.second.survey.sessions import Session
 from turnwise.explore.second.survey.walk import Trace

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from turnwise.explore.parameters import parameters_of
 from turnwise.explore.second.records import Answer, Call
-from turnwise.explore.second.survey.parameters import parameters_of
 from turnwise.explore.second.survey.refusals import leaves, without_echo
 from turnwise.explore.second.survey.sessions import Session, SessionLost, Sessions
 from turnwise.explore.second.survey.snapshots import Volatile, differing

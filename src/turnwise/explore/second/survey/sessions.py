@@ -5,10 +5,10 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from turnwise.explore.budget import Budget
 from turnwise.explore.rate_limits import asked_rest
 from turnwise.explore.second.reading import read
 from turnwise.explore.second.records import Answer, Call, Relation
-from turnwise.explore.second.survey.budget import Budget
 from turnwise.explore.second.survey.refusals import states_error
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed

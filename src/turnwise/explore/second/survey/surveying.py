@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from turnwise.explore.budget import Budget, Limits
 from turnwise.explore.second.reading import is_cut
 from turnwise.explore.second.records import Answer, Link, Path, ServerFacts, Survey, ToolFacts
-from turnwise.explore.second.survey.budget import Budget, Limits
 from turnwise.explore.second.survey.changing import Changes
 from turnwise.explore.second.survey.facts import clean_answers, read_after
 from turnwise.explore.second.survey.knowledge import Knowledge

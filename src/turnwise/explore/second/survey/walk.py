@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from turnwise.explore.parameters import parameters_of
 from turnwise.explore.second.records import Answer, Call
 from turnwise.explore.second.survey.drawing import absent
 from turnwise.explore.second.survey.knowledge import Knowledge
 from turnwise.explore.second.survey.lessons import lesson_of, missing_in
-from turnwise.explore.second.survey.parameters import parameters_of
 from turnwise.explore.second.survey.refusals import Refusals, leaves
 from turnwise.explore.second.survey.sessions import Session, SessionLost, Sessions
 from turnwise.types import Tool
