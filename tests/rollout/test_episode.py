@@ -13,6 +13,7 @@ from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
 from turnwise.rollout.conversation import PLAIN, EpisodeRules
 from turnwise.rollout.players.policy import EpisodeLimits, play
+from turnwise.rollout.repetition import SAME_RESULT
 from turnwise.types import Cause, FormatErrorKind, Sampling, StateProbe, Stop, Task, Trajectory, Truth, Turn
 from turnwise.types.protocols import EngineDown
 
@@ -270,6 +271,16 @@ async def test_calls_whose_results_differ_end_nothing(played: Played) -> None:
     both = [call("write", text="x"), call("read")]
     trajectory = await played(*[both] * 7, "done", rules=TEACHING)
     assert (trajectory.stop, len(trajectory.turns)) == (Stop.ANSWERED, 8)
+
+
+async def test_the_second_equal_result_says_that_it_is_equal_if_the_rules_ask_for_it(played: Played) -> None:
+    marking = EpisodeRules(max_repeats=3, marks_repeats=True)
+    turns = [[call("read")]] * 8
+    marked = await played(*turns, rules=marking)
+    assert [SAME_RESULT in result.content for _, result in marked.calls] == [False, True, True, True, True]
+    assert SAME_RESULT in read_by_the_model(marked.turns[2])
+    assert marked.stop is Stop.REPEATED
+    assert not any(SAME_RESULT in result.content for _, result in (await played(*turns)).calls)
 
 
 async def test_pythons_literals_are_read_as_jsons_if_the_rules_ask_for_it(played: Played) -> None:

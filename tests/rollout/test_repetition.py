@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.rewards.episodes import did, garbled, said
-from turnwise.rollout.repetition import Loop, find_repetition, first_repetition, rounds
+from turnwise.rollout.repetition import SAME_RESULT, Loop, find_repetition, first_repetition, rounds
 from turnwise.types import Cause, FormatError, FormatErrorKind, Parsed, Turn
 
 
@@ -71,6 +71,11 @@ def test_a_message_of_the_user_or_a_text_begins_anew() -> None:
     assert find_repetition([refused(), refused(), asked_again]) is None
     assert find_repetition([refused(), refused(), said("Which page?"), refused()]) is None
     assert find_repetition([refused(), refused(), asked_again, refused(), refused()]) is not None
+
+
+def test_the_sentence_that_a_result_is_equal_makes_it_no_different() -> None:
+    noted = polled(f"pending\n{SAME_RESULT}")
+    assert rounds([polled(), noted, noted]) == 3
 
 
 def test_rounds_count_what_comes_back_from_its_second_time() -> None:

@@ -15,7 +15,7 @@ from tests.rollout.stage import NOTEBOOK, call, task
 from tests.setup.resolved import agent, resolved
 from tests.worlds.market.provider import Answer as Reply
 from tests.worlds.market.provider import LoopbackProvider
-from turnwise.config import Recipe
+from turnwise.config import Recipe, override_recipe
 from turnwise.rollout.collection_counts import Progress
 from turnwise.rollout.measure.report import (
     EvaluationReport,
@@ -83,6 +83,12 @@ async def test_an_evaluation_ends_no_episode_that_repeats_itself_and_counts_it(
     )
     assert [episode.num_turns for episode in report.episodes] == [2, 7]
     assert [episode.is_success for episode in report.episodes] == [True, True]
+    assert figures(report)["all"]["repeating_share"] == 0.5
+    asked = override_recipe(recipe, {"evaluation.plain": False})
+    report, _ = await evaluate_agent(
+        agent(asked, [looping, TASKS[0]]), out=tmp_path / "asked.json", num_samples=1, temperature=1.0
+    )
+    assert [episode.num_turns for episode in report.episodes] == [2, 5]
     assert figures(report)["all"]["repeating_share"] == 0.5
 
 

@@ -245,6 +245,8 @@ class RolloutConfig(BaseModel):
     max_repeats: int = Field(default=3, ge=0)
     """Equal malformed turns, or equal calls that fail equally, in a row or in turn, that end an episode.
     Calls that succeed with equal results may be polls and take two turns more. 0: repeating ends nothing."""
+    mark_repeats: bool = False
+    """Whether a result says that the same call gave the same result before."""
     lockstep: bool = False
     """All episodes advance turn by turn, so that a run is reproducible bit for bit on a CPU, also when
     resumed; tools and sampling then do not overlap."""

@@ -61,11 +61,7 @@ class RunConfig(BaseModel):
 
 
 class EvaluationConfig(BaseModel):
-    """Evaluation on tasks.validation during the run, and on tasks.test before and after it.
-
-    It plays without rollout.hints and max_repeats and reads no Python literals as JSON: its figures do not
-    depend on these.
-    """
+    """Evaluation on tasks.validation during the run, and on tasks.test before and after it."""
 
     model_config = SECTION_CONFIG
 
@@ -77,6 +73,9 @@ class EvaluationConfig(BaseModel):
     """Episodes per task."""
     temperature: Temperature = 1.0
     """Sampling temperature; 1: the policy as it is trained; 0: greedy."""
+    plain: bool = True
+    """Whether evaluations play without rollout.hints, max_repeats and mark_repeats and read no Python
+    literals as JSON, so that their figures do not depend on these."""
     before_and_after: bool = True
     """Whether the held-out tasks are played before the first step and after the last."""
 

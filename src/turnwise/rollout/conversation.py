@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from turnwise.rollout.earlier_attempts import has_own_fault, judged, num_ended_alike
-from turnwise.rollout.repetition import find_repetition
+from turnwise.rollout.repetition import SAME_RESULT, find_repetition, is_known
 from turnwise.tasks.user_side import UserMessage, UserSide, shown_reply
 from turnwise.types import (
     Cause,
@@ -35,6 +35,8 @@ class EpisodeRules:
     """Whether a malformed turn or a refused call is answered with what to write, too."""
     max_repeats: int = 0
     """Equal failing turns that end the episode, see `find_repetition`; 0: never."""
+    marks_repeats: bool = False
+    """Whether a result says that the same call gave it before."""
     mends_literals: bool = False
     """Whether a turn in which only Python's True, False and None are wrong is read as its calls."""
 
@@ -166,7 +168,7 @@ class Conversation:
             return turn, None
         started = time.perf_counter()
         results = judged(self.lost, [*self.turns[:-1], turn], await self._call(parsed.calls))
-        taught = tuple(map(self._taught, results))
+        taught = tuple(map(self._taught, parsed.calls, results))
         acted = replace(turn, results=taught, tool_seconds=time.perf_counter() - started)
         if any(result.fault is Fault.INFRA for result in results):
             return acted, Stop.TOOL_DOWN
@@ -191,11 +193,15 @@ class Conversation:
             return replace(turn, parsed=replace(parsed, error=hinted))
         return turn
 
-    def _taught(self, result: ToolResult) -> ToolResult:
-        """Return the result as the model reads it: with what to write."""
+    def _taught(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Return the result as the model reads it: with what to write, and whether it was read before."""
+        content = result.content
         if self._rules.has_hints and result.hint:
-            return replace(result, content=f"{result.content}\n{result.hint}")
-        return result
+            content = f"{content}\n{result.hint}"
+        shown = replace(result, content=content)
+        if self._rules.marks_repeats and is_known(call, shown, self.turns[:-1]):
+            return replace(shown, content=f"{content}\n{SAME_RESULT}")
+        return shown
 
     async def _call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Make calls; one to a tool that is leased but not offered now is refused like any unknown tool."""

@@ -21,6 +21,9 @@ POLLS = 2
 LONGEST_CYCLE = 3
 """Turns of the longest cycle that is looked for: `A B C A B C A B C`."""
 
+SAME_RESULT = "(The same call gave the same result before.)"
+"""Appended to the second equal result if the recipe asks for it."""
+
 
 class Loop(StrEnum):
     """What is repeated."""
@@ -138,8 +141,8 @@ def _key(turn: Turn) -> Hashable | None:
 
 
 def _call_key(call: ToolCall, result: ToolResult) -> Hashable:
-    arguments = json.dumps(dict(call.arguments), sort_keys=True)
-    return (call.name, arguments, result.cause, result.content.rstrip())
+    content = result.content.removesuffix(SAME_RESULT).rstrip()
+    return (call.name, json.dumps(dict(call.arguments), sort_keys=True), result.cause, content)
 
 
 def _loop_of(block: Sequence[Turn]) -> Loop:

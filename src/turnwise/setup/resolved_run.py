@@ -71,12 +71,12 @@ class ResolvedRun:
         return EpisodeLimits(rollout.tokens_per_turn, rollout.tokens_per_episode, rollout.seconds)
 
     def rules(self, *, is_evaluation: bool = False) -> EpisodeRules:
-        """Return the rules of training episodes, or the plain ones of evaluations."""
-        if is_evaluation:
+        """Return the rules of training episodes, or of evaluations: plain unless the recipe differs."""
+        if is_evaluation and self.recipe.evaluation.plain:
             return PLAIN
         rollout = self.recipe.rollout
         mend = self.recipe.tools.mend_arguments
-        return EpisodeRules(rollout.hints, rollout.max_repeats, mend)
+        return EpisodeRules(rollout.hints, rollout.max_repeats, rollout.mark_repeats, mend)
 
     def collection(self, group_size: int | None = None, seed: int | None = None) -> CollectionPlan:
         return CollectionPlan(

@@ -37,7 +37,9 @@ READ_BY_EPISODES = (
     "rollout.seconds",
     "rollout.hints",
     "rollout.max_repeats",
+    "rollout.mark_repeats",
     "evaluation.num_tasks",
+    "evaluation.plain",
     "skyrl.num_players",
     "algorithm.preset",
 )
