@@ -32,7 +32,7 @@ LONG = (
     "test_smollm2.py",
     "system/ranks/test_runs.py",
     "test_examples.py",
-    "explore/test_explorer.py",
+    "explore_first/test_explorer.py",
     "growth/test_growth.py",
     "setup/memory/test_memory.py",
     "cli/test_starter.py",

@@ -16,13 +16,13 @@ MAX_LINES = {
     "config": 1900,
     "dashboard": 4960,
     "engines": 3545,
-    "explore": 25_030,
+    "explore": 25_043,
     "mcp": 5840,
     "models": 2110,
     "records": 2610,
     "rewards": 1550,
     "rollout": 3230,
-    "run": 7710,
+    "run": 7712,
     "setup": 2985,
     "system": 4980,
     "tasks": 3240,
@@ -38,7 +38,7 @@ MAX_LINES_BESIDE = {"benchmarks": 10_690, "tests": 58_400}
 MAX_FILES = 20
 """Of a folder, without those of its subfolders."""
 
-LARGER_FOLDERS = {"cli": 26, "dashboard/page": 42, "explore": 71}
+LARGER_FOLDERS = {"cli": 26, "dashboard/page": 42, "explore/first": 71}
 """Folders that had more when the limit was set; a number may only fall, and goes once it is not needed."""
 
 MAX_FILE_LINES = 400

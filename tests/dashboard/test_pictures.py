@@ -28,10 +28,10 @@ from tests.dashboard.recorded import (
 from tests.dashboard.serving import Serve, Served, heading, look, pointed, texts, wait_for_texts
 from tests.dashboard.test_overlay import write_timed
 from tests.dashboard.test_runs import change_recipe, write_short
-from tests.explore import explored
+from tests.explore_first import explored
 from turnwise.dashboard.views.log_files import MAX_LINES
-from turnwise.explore.html_report import html_report
-from turnwise.explore.report_json import as_json
+from turnwise.explore.first.html_report import html_report
+from turnwise.explore.first.report_json import as_json
 from turnwise.system.files.atomic_write import write_json
 from turnwise.types import Difficulty
 

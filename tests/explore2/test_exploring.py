@@ -24,7 +24,7 @@ NUM_OPEN, NUM_ORDERS = 6, 18
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("explored")
-    light = Path(__file__).parents[1] / "explore" / "light_sdk.py"  # starts without the imports of the SDK
+    light = Path(__file__).with_name("light_sdk.py")  # starts without the imports of the SDK
     entries = {
         name: {"command": sys.executable, "args": ["-I", str(light), str(SERVERS / f"{name}.py")]}
         for name in ("shop", "books")

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 async def surveyed(name: str) -> Survey:
-    arguments = ("-I", str(HERE.parent / "explore" / "light_sdk.py"), str(HERE / "servers" / f"{name}.py"))
+    arguments = ("-I", str(HERE / "light_sdk.py"), str(HERE / "servers" / f"{name}.py"))
     specs = [ServerSpec(name=name, command=sys.executable, args=arguments)]
     async with Pool(specs) as pool:
         assert not await pool.connect()

@@ -62,7 +62,7 @@ def solved(task: Task) -> tuple[Reply, Reply]:
 
 
 async def written(folder: Path, tasks: list[Task], *replies: Reply) -> tuple[dict[str, int], Written]:
-    light = Path(__file__).parents[1] / "explore" / "light_sdk.py"
+    light = Path(__file__).with_name("light_sdk.py")
     entry = {"command": sys.executable, "args": ["-I", str(light), str(SERVERS / "books.py")]}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"books": entry}}))
     with LoopbackProvider() as provider:

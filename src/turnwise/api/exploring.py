@@ -7,10 +7,10 @@ from typing import Any
 from rich.console import Console
 
 from turnwise.api.request import NO_SETTINGS
-from turnwise.explore.command import ExploreCommand, named_values
 from turnwise.explore.exploration import Exploration
-from turnwise.explore.options import ExploreOptions
-from turnwise.explore.paraphrase import ChatModel
+from turnwise.explore.first.command import ExploreCommand, named_values
+from turnwise.explore.first.options import ExploreOptions
+from turnwise.explore.first.paraphrase import ChatModel
 from turnwise.setup.servers import load_servers
 from turnwise.system.background import run_in_thread
 

@@ -59,9 +59,9 @@ def explore(
     """
     from rich.console import Console
 
-    from turnwise.explore.command import ExploreCommand, user_values
-    from turnwise.explore.options import ExploreOptions
-    from turnwise.explore.paraphrase import ChatModel
+    from turnwise.explore.first.command import ExploreCommand, user_values
+    from turnwise.explore.first.options import ExploreOptions
+    from turnwise.explore.first.paraphrase import ChatModel
 
     specs = servers_in(mcp).specs
     known = {spec.name for spec in specs}

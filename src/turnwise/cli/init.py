@@ -64,8 +64,8 @@ def _explored(folder: Path, mcp: Path | None) -> Path:
     from rich.console import Console
 
     from turnwise.cli.starter import MIN_EXPLORED_TASKS
-    from turnwise.explore.command import ExploreCommand
-    from turnwise.explore.options import ExploreOptions
+    from turnwise.explore.first.command import ExploreCommand
+    from turnwise.explore.first.options import ExploreOptions
     from turnwise.system.terminal import counted
 
     out = folder / "tasks"

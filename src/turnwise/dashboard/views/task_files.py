@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from turnwise.dashboard.runs import ListedRun
-from turnwise.explore.findings import ExplorationFigures
-from turnwise.explore.report_json import exploration_summary
+from turnwise.explore.first.findings import ExplorationFigures
+from turnwise.explore.first.report_json import exploration_summary
 from turnwise.system.files.regular_files import Damaged, open_to_read, read_bytes
 from turnwise.tasks.load import Problem, read
 from turnwise.types import Task

@@ -13,7 +13,7 @@ from turnwise.dashboard.index.short_text import shortened
 from turnwise.dashboard.runs import ListedRun
 from turnwise.dashboard.views.listing import MAX_PAGE, of_task
 from turnwise.dashboard.views.task_files import TaskFile, task_files
-from turnwise.explore.findings import question_of, tools_of
+from turnwise.explore.first.findings import question_of, tools_of
 from turnwise.tasks.rows import row_of
 from turnwise.types import DemoTurn, Task
 

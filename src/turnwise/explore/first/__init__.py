@@ -1,0 +1,1 @@
+"""The first version of explore, which `turnwise explore` still runs."""
