@@ -20,7 +20,7 @@ COMPUTING = "computing"
 
 def entry_of(program: Path, *arguments: object) -> dict[str, object]:
     """Return the command of a server in `mcp.json`; it starts without the imports of the SDK."""
-    light = Path(__file__).parents[1] / "explore2" / "light_sdk.py"
+    light = Path(__file__).parents[1] / "explore" / "light_sdk.py"
     return {"command": sys.executable, "args": ["-I", *map(str, (light, program, *arguments))]}
 
 

@@ -7,7 +7,7 @@ from turnwise.explore.first.document import document_of
 from turnwise.explore.first.proposals import proposals
 from turnwise.explore.first.value_sources import values_of
 from turnwise.explore.first.values import Source, Tier, Value, ValueStore
-from turnwise.explore.parameters import parameters_of
+from turnwise.explore.survey.parameters import parameters_of
 from turnwise.types import Tool
 
 TEXT = {"type": "string"}

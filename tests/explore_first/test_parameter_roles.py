@@ -3,7 +3,7 @@
 import pytest
 
 from turnwise.explore.first.parameter_roles import Role, core_name, creates, role_of
-from turnwise.explore.parameters import Kind, Parameter
+from turnwise.explore.survey.parameters import Kind, Parameter
 from turnwise.types import Tool
 
 

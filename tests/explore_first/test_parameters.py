@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.explore.parameters import Kind, Parameter, parameters_of
+from turnwise.explore.survey.parameters import Kind, Parameter, parameters_of
 from turnwise.types import Tool
 
 

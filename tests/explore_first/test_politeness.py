@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.explore_first.exploring import explored, specs_of
-from turnwise.explore.budget import Budget, Limits
 from turnwise.explore.first.acceptance import Accepted
 from turnwise.explore.first.caller import ServerCaller
 from turnwise.explore.first.draft import Draft
 from turnwise.explore.first.politeness import affordable, limits_for, polite
-from turnwise.explore.rate_limits import asked_rest
+from turnwise.explore.survey.budget import Budget, Limits
+from turnwise.explore.survey.rate_limits import asked_rest
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerOptions, ServerSpec
 from turnwise.tasks.proof.case import Case, Conclusion

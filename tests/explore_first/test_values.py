@@ -13,7 +13,7 @@ from turnwise.explore.first.prose_examples import examples_in
 from turnwise.explore.first.value_formats import format_of
 from turnwise.explore.first.value_sources import config_values, description_values, values_of
 from turnwise.explore.first.values import Source, Value, ValueStore
-from turnwise.explore.parameters import Parameter, parameters_of
+from turnwise.explore.survey.parameters import Parameter, parameters_of
 from turnwise.mcp.spec import ServerSpec
 from turnwise.types import Tool
 

@@ -15,7 +15,7 @@ from turnwise.explore.first.splits import SHARES, EntitySplits, combination, que
 from turnwise.explore.first.surroundings import Surroundings
 from turnwise.explore.first.task_counts import TaskCounts
 from turnwise.explore.first.verdicts import OUT_OF_TIME, Proven, Refusal, confirm, judge, prove, truth_of
-from turnwise.explore.plan_session import PlanSession
+from turnwise.explore.verdicts.plan_session import PlanSession
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
 from turnwise.tasks.proof.follow import ToolsDown

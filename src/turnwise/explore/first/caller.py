@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.explore.budget import Budget
 from turnwise.explore.first.answer_status import says_error, says_nothing
 from turnwise.explore.first.document import Document, document_of
-from turnwise.explore.rate_limits import asked_rest
+from turnwise.explore.survey.budget import Budget
+from turnwise.explore.survey.rate_limits import asked_rest
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
 from turnwise.types import Fault, Tool, ToolCall, ToolResult

@@ -13,7 +13,7 @@ from turnwise.explore.first.subjects import Subject
 from turnwise.explore.first.tool_verbs import words_of
 from turnwise.explore.first.values import ValueStore, value_key
 from turnwise.explore.first.wording.word_set import word_set
-from turnwise.explore.parameters import Kind, Parameter, parameters_of
+from turnwise.explore.survey.parameters import Kind, Parameter, parameters_of
 from turnwise.types import Tool
 
 _MAX_OPTIONAL = 8

@@ -20,7 +20,7 @@ from turnwise.explore.first.survey import Survey, ToolRecord
 from turnwise.explore.first.tool_verbs import presumes_reading
 from turnwise.explore.first.values import ValueStore, value_key
 from turnwise.explore.first.wording import fits_in_question
-from turnwise.explore.parameters import Kind, Parameter, parameters_of
+from turnwise.explore.survey.parameters import Kind, Parameter, parameters_of
 from turnwise.types import Tool
 
 _NUM_CHANGES = 5

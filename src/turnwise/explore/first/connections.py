@@ -10,7 +10,7 @@ from turnwise.explore.first.observation import Observation
 from turnwise.explore.first.tool_verbs import words_of
 from turnwise.explore.first.values import Source, Value
 from turnwise.explore.first.wording.word_set import word_set
-from turnwise.explore.parameters import parameters_of
+from turnwise.explore.survey.parameters import parameters_of
 
 _MAX_SCALARS = 500
 """Values of one answer that are compared with arguments."""

@@ -8,7 +8,7 @@ from typing import Any
 from turnwise.explore.first.prose_examples import examples_in
 from turnwise.explore.first.sql_queries import LISTING
 from turnwise.explore.first.value_formats import CURRENCIES, JSON_EXAMPLES, TIME_ZONES, wanted_format
-from turnwise.explore.parameters import Kind, Parameter
+from turnwise.explore.survey.parameters import Kind, Parameter
 
 WORDS = ("apple", "river", "garden", "silver", "window", "market", "yellow", "mountain", "coffee", "paper")
 _INTEGERS = (1, 2, 3, 5, 10, 12, 25, 40, 75, 100)

@@ -9,7 +9,7 @@ from turnwise.explore.first.observation import Observation
 from turnwise.explore.first.values import Source, Value
 from turnwise.explore.first.wording.names import words_of
 from turnwise.explore.first.wording.word_set import word_set
-from turnwise.explore.parameters import Parameter, parameters_of
+from turnwise.explore.survey.parameters import Parameter, parameters_of
 from turnwise.types import Tool
 
 _MIN_CALLS = 4

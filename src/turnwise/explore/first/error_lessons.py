@@ -10,7 +10,7 @@ from typing import Any
 from turnwise.explore.first.evidence import is_quoted
 from turnwise.explore.first.value_formats import JSON_EXAMPLES, format_examples, format_place
 from turnwise.explore.first.values import Source, Value
-from turnwise.explore.parameters import Parameter, parameters_of
+from turnwise.explore.survey.parameters import Parameter, parameters_of
 from turnwise.types import Tool
 
 MAX_MESSAGE_CHARS = 6_000

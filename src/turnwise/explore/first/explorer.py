@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from turnwise.explore.budget import Budget
 from turnwise.explore.exploration import Exploration, Limit, ServerFinding, ToolFinding
 from turnwise.explore.first.acceptance import Accepted, Target, accept
 from turnwise.explore.first.caller import ServerCaller
@@ -36,6 +35,7 @@ from turnwise.explore.first.tool_verbs import presumes_reading
 from turnwise.explore.first.value_sources import config_values, description_values
 from turnwise.explore.first.values import ValueStore
 from turnwise.explore.first.verdicts import OUT_OF_TIME
+from turnwise.explore.survey.budget import Budget
 from turnwise.mcp.offerings import Offerings
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec

@@ -5,7 +5,7 @@ from enum import StrEnum
 from turnwise.explore.first.name_words import name_words
 from turnwise.explore.first.tool_verbs import words_of
 from turnwise.explore.first.wording.word_set import word_set
-from turnwise.explore.parameters import Kind, Parameter
+from turnwise.explore.survey.parameters import Kind, Parameter
 from turnwise.types import Tool
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Sequence
 
-from turnwise.explore.budget import Limits
 from turnwise.explore.first.acceptance import Accepted
 from turnwise.explore.first.draft import Draft
 from turnwise.explore.first.verdicts import Refusal
+from turnwise.explore.survey.budget import Limits
 from turnwise.mcp.spec import ServerSpec
 
 _REMOTE_CONCURRENCY = 4

@@ -11,7 +11,7 @@ from turnwise.explore.first.name_words import name_words
 from turnwise.explore.first.prose_examples import announced_examples
 from turnwise.explore.first.value_formats import wanted_format
 from turnwise.explore.first.values import Candidate, Source, Tier, Value, ValueStore, value_key
-from turnwise.explore.parameters import Kind, Parameter, parameters_of
+from turnwise.explore.survey.parameters import Kind, Parameter, parameters_of
 from turnwise.types import Tool
 
 Arguments = dict[str, Value]

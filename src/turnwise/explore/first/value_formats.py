@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from turnwise.explore.first.name_words import name_words
 from turnwise.explore.first.sql_queries import wants_sql
-from turnwise.explore.parameters import Kind, Parameter
+from turnwise.explore.survey.parameters import Kind, Parameter
 
 MAX_PROSE_CHARS = 4_000
 MAX_FORMAT_CHARS = 500

@@ -13,7 +13,7 @@ from turnwise.explore.first.name_words import name_words, names_several, singula
 from turnwise.explore.first.prose_examples import examples_in
 from turnwise.explore.first.value_formats import format_of
 from turnwise.explore.first.values import Source, Value
-from turnwise.explore.parameters import parameters_of
+from turnwise.explore.survey.parameters import parameters_of
 from turnwise.mcp.spec import ServerSpec
 from turnwise.system.secret_values import is_secret_name
 from turnwise.types import Tool

@@ -16,7 +16,7 @@ from turnwise.explore.first.name_words import name_fit
 from turnwise.explore.first.prose_examples import examples_in
 from turnwise.explore.first.sql_queries import statements
 from turnwise.explore.first.value_formats import SIMILAR_FORMATS, format_examples, format_of, wanted_format
-from turnwise.explore.parameters import Kind, Parameter
+from turnwise.explore.survey.parameters import Kind, Parameter
 from turnwise.types import Tool
 
 MAX_PER_SOURCE = 4_000

@@ -12,7 +12,7 @@ from turnwise.explore.first.draft import Draft
 from turnwise.explore.first.entities import leaves
 from turnwise.explore.first.surroundings import Surroundings
 from turnwise.explore.first.tool_verbs import presumes_reading
-from turnwise.explore.plan_session import PlanSession
+from turnwise.explore.verdicts.plan_session import PlanSession
 from turnwise.mcp.calls.results import CUT_MARK
 from turnwise.mcp.session import ConnectFailed
 from turnwise.rewards.outcome import is_success

@@ -9,7 +9,7 @@ from turnwise.explore.first.computing.computation import Computation
 from turnwise.explore.first.computing.expressions import EXPRESSIONS, Expression, Numbers
 from turnwise.explore.first.document import Document, Path
 from turnwise.explore.first.value_formats import wanted_format
-from turnwise.explore.parameters import Parameter, parameters_of
+from turnwise.explore.survey.parameters import Parameter, parameters_of
 from turnwise.types import Tool
 
 MAX_OF_KIND = 45

@@ -16,7 +16,7 @@ from turnwise.explore.first.computing.units import is_natural, unit_phrase
 from turnwise.explore.first.document import Path
 from turnwise.explore.first.name_words import name_words
 from turnwise.explore.first.observation import Observation
-from turnwise.explore.parameters import Kind, Parameter, parameters_of
+from turnwise.explore.survey.parameters import Kind, Parameter, parameters_of
 from turnwise.types import Difficulty, Tool
 
 MAX_DRAWN = 60

@@ -13,7 +13,7 @@ from turnwise.explore.first.name_words import name_words
 from turnwise.explore.first.query import Form
 from turnwise.explore.first.wording.questions import with_form
 from turnwise.explore.first.wording.word_set import word_set
-from turnwise.explore.parameters import Kind, parameters_of
+from turnwise.explore.survey.parameters import Kind, parameters_of
 from turnwise.tasks.proof.case import Case, Conclusion, Results, call
 from turnwise.types import Difficulty, Tool
 

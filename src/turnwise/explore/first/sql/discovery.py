@@ -20,7 +20,7 @@ from turnwise.explore.first.sql.schema import (
 from turnwise.explore.first.sql_queries import changes_rows, creates_tables, wants_sql
 from turnwise.explore.first.survey import Survey
 from turnwise.explore.first.tool_verbs import presumes_reading
-from turnwise.explore.parameters import Parameter, parameters_of
+from turnwise.explore.survey.parameters import Parameter, parameters_of
 from turnwise.types import Tool
 
 MAX_TABLES = 24

@@ -1,0 +1,118 @@
+"""Inputs for tools that compute: proven arguments with other numbers, and other values that were accepted."""
+
+import random
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from turnwise.explore.programs.program import flat, put
+from turnwise.explore.reading import is_cut
+from turnwise.explore.records import Answer, Call, Survey, ToolFacts
+from turnwise.explore.survey.budget import Budget, Limits
+from turnwise.explore.survey.sessions import Session, SessionLost, Sessions
+from turnwise.mcp.pool import Pool
+
+_PER_SERVER = 240
+_TRIAL, _LEAST = 8, 4
+"""Draws of a tool, of which so many must be answered before more are made."""
+_MAX_ROWS = 2
+_DIGITS = re.compile(r"\d+")
+
+
+async def with_drawn_inputs(pool: Pool, survey: Survey, seed: int, deadline: float) -> Survey:
+    """Return the survey with answers to drawn inputs of the tools that compute."""
+    tools = dict(survey.tools)
+    for server in dict.fromkeys(facts.tool.server for facts in tools.values()):
+        computing = [facts for facts in survey.readers(server) if may_compute(facts, survey)]
+        if not computing:
+            continue
+        sessions = Sessions(pool, server, Budget(Limits(), deadline=deadline))
+        try:
+            async with sessions.fresh() as session:
+                for facts in computing:
+                    most = max(_TRIAL, _PER_SERVER // len(computing))
+                    if answers := await _drawn(facts, survey, seed, most, session):
+                        tools[facts.tool.name] = replace(facts, answers=tuple(answers), is_pure=True)
+        except SessionLost:
+            continue
+    return replace(survey, tools=tools)
+
+
+def may_compute(facts: ToolFacts, survey: Survey) -> bool:
+    """Return whether a tool gives few values that differ from call to call, and takes no known things."""
+    keys = {link.parameter for link in survey.links if link.tool == facts.tool.name and link.kind == "key"}
+    names = {name for answer in facts.answers for name in flat(answer.call.arguments)}
+    rows = [relation.rows for answer in facts.answers for relation in answer.relations]
+    has_numbers = any(_DIGITS.search(str(answer.call.arguments)) for answer in facts.answers)
+    is_small = bool(rows) and all(len(some) <= _MAX_ROWS for some in rows)
+    return has_numbers and is_small and not keys & names and not any(facts.preludes.values())
+
+
+async def _drawn(facts: ToolFacts, survey: Survey, seed: int, most: int, session: Session) -> list[Answer]:
+    """Return the answers to drawn inputs, or none if the tool does not compute."""
+    rng = random.Random(f"{seed}/inputs/{facts.tool.name}")  # noqa: S311 (a draw of inputs, not a secret)
+    pools = _pools(facts, survey)
+    found: dict[str, Answer] = {}
+    texts: set[str] = set()
+    for number in range(most):
+        if session.budget.is_spent or (number == _TRIAL and len(texts) < _LEAST):
+            break
+        base = rng.choice(facts.answers)
+        call = Call(base.call.server, base.call.tool, _changed(base.call.arguments, pools, rng))
+        answer = await session.call(call)
+        if not answer.is_error and answer.relations and not is_cut(answer.text):
+            found.setdefault(call.key, answer)
+            texts.add(answer.text)
+    return list(found.values()) if len(texts) >= max(_LEAST, len(found) // 2) else []
+
+
+def _pools(facts: ToolFacts, survey: Survey) -> Mapping[str, list[Any]]:
+    """Return, by parameter, the values that were accepted or are offered."""
+    pools: dict[str, list[Any]] = defaultdict(list)
+    for other in survey.readers(facts.tool.server):
+        for answer in other.answers:
+            for name, value in flat(answer.call.arguments).items():
+                pools[name].append(value)
+    properties: Mapping[str, Any] = facts.tool.input_schema.get("properties", {})
+    for name, schema in properties.items():
+        pools[name] += schema.get("enum", [])
+    return pools
+
+
+def _changed(
+    arguments: Mapping[str, Any], pools: Mapping[str, Sequence[Any]], rng: random.Random
+) -> dict[str, Any]:
+    changed: dict[str, Any] = {}
+    for name, value in flat(arguments).items():
+        put(changed, name, _other(value, pools.get(name, ()), rng))
+    return changed
+
+
+def _other(value: Any, pool: Sequence[Any], rng: random.Random) -> Any:
+    """Return a value of the same form: numbers are drawn anew, words taken from what was accepted."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return rng.randint(2, max(20, 3 * abs(value)))
+    if isinstance(value, float):
+        return round(rng.uniform(1, max(20.0, 3 * abs(value))), 2)
+    if isinstance(value, list):
+        return [_other(item, (), rng) for item in value]
+    if isinstance(value, str) and _DIGITS.search(value):
+        return _DIGITS.sub(lambda match: _digits(match, rng), value)
+    return rng.choice(pool) if pool else value
+
+
+def _digits(match: re.Match[str], rng: random.Random) -> str:
+    """Return other digits: of a date or a time such that it stays one, else a number of the same length."""
+    text = match[0]
+    around = (
+        match.string[max(0, match.start() - 1) : match.start()] + match.string[match.end() : match.end() + 1]
+    )
+    if set(around) & set(":-/") and len(text) == 2:
+        return f"{rng.randint(1, 12):02d}"
+    if len(text) == 4 and set(around) & set("-/"):
+        return text
+    return str(rng.randint(10 ** (len(text) - 1) + (len(text) == 1), 10 ** len(text) - 1))

@@ -1,0 +1,1 @@
+"""What an exploration found, for people: on the terminal, as JSON for the page, as a cassette."""

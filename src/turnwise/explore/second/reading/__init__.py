@@ -1,5 +1,0 @@
-"""What an answer says, as relations: rows with named, typed columns."""
-
-from turnwise.explore.second.reading.answers import is_cut, read
-
-__all__ = ["is_cut", "read"]

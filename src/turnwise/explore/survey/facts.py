@@ -1,0 +1,83 @@
+"""Answers that hold in every fresh session, without what is volatile, echoed or always the same."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from turnwise.explore.reading import is_cut
+from turnwise.explore.records import Answer, Path, Relation
+from turnwise.explore.survey.refusals import leaves
+from turnwise.explore.survey.roles import Roles, prelude_of
+from turnwise.explore.survey.sessions import SessionLost, Sessions
+from turnwise.explore.survey.snapshots import Volatile, is_present
+from turnwise.explore.survey.walk import Trace
+
+
+async def read_after(sessions: Sessions, traces: Sequence[Trace], roles: Roles) -> list[Answer]:
+    """Read what only earlier calls make readable: in a fresh session each, after its prelude."""
+    found: list[Answer] = []
+    for trace in traces:
+        calls = [one.call for one in trace.successes if not one.is_empty]
+        calls = sorted(
+            (call for call in calls if prelude_of(trace, call, roles)),
+            key=lambda call: len(trace.preludes[call.key]),
+        )
+        if not calls or sessions.budget.is_spent:
+            continue
+        try:
+            async with sessions.fresh() as session:
+                for call in calls[:1]:
+                    for needed in prelude_of(trace, call, roles):
+                        await session.call(needed)
+                    answer = await session.call(call)
+                    found += [] if answer.is_error or is_cut(answer.text) else [answer]
+        except SessionLost:
+            continue
+    return found
+
+
+def clean_answers(answers: Sequence[Answer], volatile: Volatile) -> dict[str, list[Answer]]:
+    """Return the answers by tool, without volatile columns, echoes of arguments and constant columns."""
+    by_tool: dict[str, list[Answer]] = {}
+    for answer in answers:
+        by_tool.setdefault(answer.call.tool, []).append(answer)
+    cleaned: dict[str, list[Answer]] = {}
+    for tool, own in by_tool.items():
+        constant = _constant_columns(own)
+        for answer in own:
+            kept = [_cleaned(relation, constant, volatile) for relation in answer.relations]
+            relations = tuple(relation for relation in kept if relation is not None)
+            if relations:
+                cleaned.setdefault(tool, []).append(replace(answer, relations=relations))
+    return cleaned
+
+
+def _constant_columns(answers: Sequence[Answer]) -> set[tuple[Path, str]]:
+    """Return the columns of single rows that say the same whatever the arguments are."""
+    seen: dict[tuple[Path, str], set[str]] = {}
+    num_calls: dict[tuple[Path, str], int] = {}
+    for answer in answers:
+        for relation in answer.relations:
+            if not relation.is_list:
+                for column in relation.columns:
+                    key = (relation.path, column.name)
+                    seen.setdefault(key, set()).add(repr(relation.values(column.name)))
+                    num_calls[key] = num_calls.get(key, 0) + 1
+    return {key for key, texts in seen.items() if len(texts) == 1 and num_calls[key] >= 3}
+
+
+def _cleaned(relation: Relation, constant: set[tuple[Path, str]], volatile: Volatile) -> Relation | None:
+    sent = {str(leaf).lower() for leaf in leaves(relation.call.arguments)}
+    kept = []
+    for place, column in enumerate(relation.columns):
+        cells = {str(row[place]).lower() for row in relation.rows if row[place] is not None}
+        is_echo = not relation.is_list and bool(cells) and cells <= sent
+        is_envelope = not relation.is_list and (relation.path, column.name) in constant
+        is_volatile = (relation.call.tool, relation.path, column.name) in volatile.columns
+        is_volatile |= all(is_present(row[place]) for row in relation.rows if row[place] is not None)
+        if cells and not is_echo and not is_envelope and not is_volatile:
+            kept.append(place)
+    if not kept:
+        return None
+    columns = tuple(relation.columns[place] for place in kept)
+    rows = tuple(tuple(row[place] for place in kept) for row in relation.rows)
+    return replace(relation, columns=columns, rows=rows)
