@@ -477,6 +477,15 @@ async def test_a_file_system_that_appears_before_the_start_ends_it(tmp_path: Pat
         scratch.close()
 
 
+async def test_the_home_folder_is_private_and_can_be_written_to() -> None:
+    """Also that of a user below a folder of root in a temporary folder; see AS_USER."""
+    name = f"turnwise-test-{os.getpid()}"
+    async with attacking() as attack:
+        write = f"import pathlib; print((pathlib.Path.home() / {name!r}).write_text('by the model'))"
+        assert await attack(write) == "12"
+    assert not (Path.home() / name).exists()
+
+
 async def test_without_walls_a_server_that_may_write_is_refused_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -504,9 +513,10 @@ for path in $closed; do
   chmod 755 "$upper/upper"
   mount -t overlay overlay -o "lowerdir=$path,upperdir=$upper/upper,workdir=$upper/work" "$path"
 done
-mkdir "$folder/home"
-chown "$user" "$folder" "$folder/home"
-HOME=$folder/home PYTHONDONTWRITEBYTECODE=1 exec setpriv --reuid "$user" --regid "$user" --clear-groups "$@"
+mkdir "$folder/closed" "$folder/closed/home"
+chown "$user" "$folder" "$folder/closed/home"
+export TMPDIR="$folder" HOME="$folder/closed/home" PYTHONDONTWRITEBYTECODE=1
+exec setpriv --reuid "$user" --regid "$user" --clear-groups "$@"
 """
 
 
@@ -526,7 +536,7 @@ def test_all_of_this_holds_for_a_user_as_well(tmp_path: Path) -> None:
             "private",
             *script,
             "--basetemp",
-            f"{folder}/home/t",
+            f"{folder}/t",
         ]
         done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

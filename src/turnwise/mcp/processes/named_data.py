@@ -60,7 +60,7 @@ def named_data(spec: ServerSpec) -> NamedData:
                 folders[folder] = folders.get(folder, False) or is_data
     data = outermost(folder for folder, is_data in folders.items() if is_data)
     code = (folder for folder, is_data in folders.items() if not is_data)
-    return NamedData(data, outermost(folder for folder in code if not _is_within(folder, data)))
+    return NamedData(data, outermost(folder for folder in code if not is_covered(folder, data)))
 
 
 def is_container(spec: ServerSpec) -> bool:
@@ -82,21 +82,37 @@ def container_folders(spec: ServerSpec) -> tuple[str, ...]:
 
 
 def outermost(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the folders that are not inside another one, sorted."""
+    """Return the folders that need a mount of their own, because no other one covers them; sorted."""
     kept: list[Path] = []
     for folder in sorted(set(folders)):  # a parent sorts before what is in it
-        if not _is_within(folder, tuple(kept)):
+        if not is_covered(folder, kept):
             kept.append(folder)
     return tuple(kept)
+
+
+def is_covered(folder: Path, mounted: Iterable[Path]) -> bool:
+    """Return whether a folder can be written to through the mount of one that it is inside of.
+
+    An ordinary user's overlay cannot copy folders of other users or groups, nor write below them.
+    """
+    return any(
+        all(_is_own(path) for path in (folder, *folder.parents) if path.is_relative_to(other) and path != other)
+        for other in mounted
+        if folder.is_relative_to(other)
+    )
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        status = path.stat()
+    except OSError:  # not there yet: the server would create it
+        return True
+    return os.geteuid() == 0 or (status.st_uid, status.st_gid) == (os.geteuid(), os.getegid())
 
 
 def _is_kernel_folder(folder: Path) -> bool:
     is_shared = folder.is_relative_to(_SHARED_MEMORY) and folder != _SHARED_MEMORY
     return not is_shared and any(folder.is_relative_to(kernel) for kernel in _KERNEL_FOLDERS)
-
-
-def _is_within(folder: Path, others: tuple[Path, ...]) -> bool:
-    return any(folder.is_relative_to(other) for other in others)
 
 
 def _texts(args: tuple[str, ...], env: Mapping[str, str]) -> Iterator[str]:

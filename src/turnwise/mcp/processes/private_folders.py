@@ -9,7 +9,7 @@ from pathlib import Path
 
 from turnwise.mcp.processes.mount_table import mount_points
 from turnwise.mcp.processes.mounts import Mount, Way
-from turnwise.mcp.processes.named_data import outermost
+from turnwise.mcp.processes.named_data import is_covered, outermost
 from turnwise.mcp.processes.scratch import Scratch
 from turnwise.mcp.processes.walls import (
     FRESH_FOLDERS,
@@ -48,12 +48,10 @@ async def find_enclosure(
         if folder == Path(folder.anchor):
             raise NotPrivate(f"{folder} is the whole file system")
     named = outermost(named)
-    # A named folder inside one of these still gets its own mount: an unprivileged user's overlay cannot
-    # write below folders of other users.
     around = [
         folder
         for folder in sorted(set(around))
-        if folder not in (Path(folder.anchor), *FRESH_FOLDERS) and not _is_within(folder, named)
+        if folder not in (Path(folder.anchor), *FRESH_FOLDERS) and not is_covered(folder, named)
     ]
     for way, nested_way in _NESTINGS:
         together = (*_with_nested([*named, *outermost(around)], way, nested_way), *fresh)
@@ -63,7 +61,7 @@ async def find_enclosure(
     nestings = (*_NESTINGS, (Way.COPY, Way.READ_ONLY))
     mounts = [mount for folder in named for mount in await _find_mounts(folder, nestings, scratch)]
     for folder in around:
-        if not _is_within(folder, [mount.folder for mount in mounts if mount.way is not Way.EMPTY]):
+        if not is_covered(folder, [mount.folder for mount in mounts if mount.way is not Way.EMPTY]):
             try:
                 mounts += await _find_mounts(folder, _NESTINGS, scratch)
             except (NotPrivate, OSError):
