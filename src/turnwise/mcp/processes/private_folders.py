@@ -1,12 +1,12 @@
 """Find mounts that make folders private on this machine."""
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from turnwise.mcp.calls.exhaustion import size_of
 from turnwise.mcp.processes.mount_table import mount_points
 from turnwise.mcp.processes.mounts import Mount, Way
 from turnwise.mcp.processes.named_data import is_covered, outermost
@@ -98,7 +98,7 @@ async def _find_mounts(
     """Return mounts that make one folder private; raises NotPrivate with the reasons."""
     reasons = []
     for way, nested_way in nestings:
-        if way is Way.COPY and (size := _size(folder)) > MAX_COPY_BYTES:
+        if way is Way.COPY and (size := size_of(folder)[0]) > MAX_COPY_BYTES:
             reasons.append(f"{size / 1e6:,.0f} MB are too many to copy for every episode")
             continue
         mounts = tuple(_with_nested([folder], way, nested_way))
@@ -118,27 +118,12 @@ def _with_nested(folders: Sequence[Path], way: Way, nested_way: Way) -> Iterable
     """
     mounts = {folder: Mount(folder, way) for folder in folders}
     for point in mount_points(Path("/proc/self")):
-        if _is_within(point.folder, folders) and (point.folder.is_dir() or point.folder.is_file()):
+        is_inside = any(point.folder.is_relative_to(folder) for folder in folders)
+        if is_inside and (point.folder.is_dir() or point.folder.is_file()):
             is_kept = point.is_read_only or point.folder.is_file()
             mounts.setdefault(point.folder, Mount(point.folder, Way.READ_ONLY if is_kept else nested_way))
     return [mounts[folder] for folder in sorted(mounts)]
 
 
-def _is_within(folder: Path, others: Sequence[Path]) -> bool:
-    return any(folder.is_relative_to(other) for other in others)
-
-
 def _is_temporary(folder: Path) -> bool:
     return folder in (Path(tempfile.gettempdir()).resolve(), Path("/tmp"), Path("/var/tmp"))  # noqa: S108
-
-
-def _size(folder: Path) -> int:
-    """Return the bytes below a folder; stops counting above MAX_COPY_BYTES."""
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += (Path(parent) / name).lstat().st_size
-        if total > MAX_COPY_BYTES:
-            break
-    return total
