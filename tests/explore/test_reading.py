@@ -85,3 +85,10 @@ def test_fields_of_one_thing_are_one_row() -> None:
     [relation] = read(CALL, "Name: Ann\nAge: 30\n**City:** Bonn")
     assert not relation.is_list
     assert list(relation.records()) == [{"Name": "Ann", "Age": 30, "City": "Bonn"}]
+
+
+def test_a_tag_before_names_is_a_column_whether_or_not_all_lines_have_the_same() -> None:
+    mixed, same = "[DIR] people\n[FILE] a.md\n[FILE] b.md", "[FILE] a.md\n[FILE] b.md"
+    for text in (mixed, same):
+        [relation] = read(CALL, text)
+        assert [column.name for column in relation.columns] == ["kind", "item"]

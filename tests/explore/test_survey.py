@@ -70,3 +70,30 @@ def test_parameters_take_the_columns_whose_rows_agree(shop: Survey) -> None:
         assert parameter in {place.column for place in keys[tool, parameter].columns}
     assert all(facts.role == "reader" for facts in shop.tools.values())
     assert not shop.changes
+
+
+@pytest.fixture(scope="module")
+def shelf() -> Survey:
+    return asyncio.run(surveyed("shelf"))
+
+
+def test_what_only_undoes_a_change_is_a_writer(shelf: Survey) -> None:
+    assert shelf.tools["unstage_pages"].role == "writer"
+    [undone, *_] = [change for change in shelf.changes if change.call.tool == "unstage_pages"]
+    assert [call.tool for call in undone.prelude] == ["stage_page"]
+
+
+def test_long_codes_that_are_all_accepted_are_what_a_parameter_takes(shelf: Survey) -> None:
+    [link] = [link for link in shelf.links if (link.tool, link.parameter) == ("pages_since", "target")]
+    assert [place.column for place in link.columns] == ["version"]
+
+
+def test_readers_are_called_with_all_values_of_their_links(shelf: Survey) -> None:
+    asked = {answer.call.arguments["target"] for answer in shelf.tools["pages_since"].answers}
+    assert len(asked) == 9  # nothing came after the last one
+
+
+def test_an_answer_that_holds_only_today_is_left_out(shelf: Survey) -> None:
+    answers = shelf.tools["days_in_month"].answers
+    assert answers
+    assert all("date" in answer.call.arguments for answer in answers)

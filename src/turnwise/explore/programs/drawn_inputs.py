@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,12 +11,15 @@ from turnwise.explore.programs.program import flat, put
 from turnwise.explore.reading import is_cut
 from turnwise.explore.records import Answer, Call, Survey, ToolFacts
 from turnwise.explore.survey.budget import Budget, Limits
+from turnwise.explore.survey.refusals import without_echo
 from turnwise.explore.survey.sessions import Session, SessionLost, Sessions
 from turnwise.mcp.pool import Pool
 
 _PER_SERVER = 240
 _TRIAL, _LEAST = 8, 4
 """Draws of a tool, of which so many must be answered before more are made."""
+_MOST_ALIKE = 2
+"""Answers that differ only in the values of their own arguments."""
 _MAX_ROWS = 2
 _DIGITS = re.compile(r"\d+")
 
@@ -55,16 +58,19 @@ async def _drawn(facts: ToolFacts, survey: Survey, seed: int, most: int, session
     rng = random.Random(f"{seed}/inputs/{facts.tool.name}")  # noqa: S311 (a draw of inputs, not a secret)
     pools = _pools(facts, survey)
     found: dict[str, Answer] = {}
-    texts: set[str] = set()
-    for number in range(most):
-        if session.budget.is_spent or (number == _TRIAL and len(texts) < _LEAST):
+    texts: Counter[str] = Counter()
+    for number in range(2 * most):
+        if session.budget.is_spent or len(found) >= most or (number == _TRIAL and len(texts) < _LEAST):
             break
         base = rng.choice(facts.answers)
         call = Call(base.call.server, base.call.tool, _changed(base.call.arguments, pools, rng))
         answer = await session.call(call)
-        if not answer.is_error and answer.relations and not is_cut(answer.text):
-            found.setdefault(call.key, answer)
-            texts.add(answer.text)
+        said = without_echo(answer.text, call.arguments)
+        if answer.is_error or not answer.relations or is_cut(answer.text) or call.key in found:
+            continue
+        texts[said] += 1
+        if texts[said] <= _MOST_ALIKE:  # else it says nothing of the input
+            found[call.key] = answer
     return list(found.values()) if len(texts) >= max(_LEAST, len(found) // 2) else []
 
 

@@ -21,6 +21,7 @@ _SEPARATORS = (
     r",\s+",
     r"=",
 )
+_TAG = (_SEPARATORS.index(r"\s*\["), _SEPARATORS.index(r"\]\s*"))
 _MIN_ALIKE = 0.8
 """Share of lines that must have the same form; the others are sentences around them."""
 _MAX_COLUMNS = 16
@@ -45,7 +46,7 @@ def split_lines(lines: Sequence[str]) -> list[Any]:
     if not usual or len(usual) >= _MAX_COLUMNS or num_alike < _MIN_ALIKE * len(bare):
         return [typed(line) for line in bare]
     alike = [line for line, form in zip(bare, forms, strict=True) if form == usual]
-    return _rows([_parts(pattern, line) for line in alike])
+    return _rows([_parts(pattern, line) for line in alike], [int((name or "s0")[1:]) for name in usual])
 
 
 def _is_shared(place: int, lines: Sequence[str]) -> bool:
@@ -62,20 +63,25 @@ def _parts(pattern: re.Pattern[str], line: str) -> list[str]:
     return [*cells, line[end:].strip(" *")]
 
 
-def _rows(lines: Sequence[Sequence[str]]) -> list[Any]:
-    """Name the columns; a text that is the same in all lines names the column after it."""
+def _rows(lines: Sequence[Sequence[str]], form: Sequence[int]) -> list[Any]:
+    """Name the columns: a text that is the same in all lines names the column after it, but for a tag.
+
+    form: the separators between the columns.
+    """
     names: list[str] = []
     columns: list[list[str]] = []
     label = ""
-    for cells in zip(*lines, strict=True):
+    for cells, before, after in zip(zip(*lines, strict=True), [-1, *form], [*form, -1], strict=True):
         if not any(cells):
             continue
-        is_label = len(lines) > 1 and len(set(cells)) == 1 and bool(_LABEL.fullmatch(cells[0]))
+        is_tag = (before, after) == _TAG
+        is_label = not is_tag and len(lines) > 1 and len(set(cells)) == 1 and bool(_LABEL.fullmatch(cells[0]))
         if is_label and not label:
             label = cells[0].strip()
             continue
         shared = _shared_end(cells) if len(lines) > 1 else ""
-        name = label or shared.strip().lower() or ("item" if not columns else f"column {len(columns) + 1}")
+        place = "kind" if is_tag else f"column {len(columns) + 1}" if "item" in names else "item"
+        name = label or shared.strip().lower() or place
         while name in names:
             name = f"{name} {len(columns) + 1}"
         names.append(name)

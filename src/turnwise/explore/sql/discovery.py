@@ -182,15 +182,16 @@ def _references(tables: Sequence[Table]) -> list[Reference]:
     return found
 
 
-async def find_creator(found: Sequence[SqlTool], reader: SqlTool, session: Session) -> SqlTool | None:
-    """Return the parameter that takes statements which create tables; the session is used up."""
+async def find_creators(found: Sequence[SqlTool], reader: SqlTool, session: Session) -> list[SqlTool]:
+    """Return the parameters that take statements which create tables; the session is used up."""
+    creators = []
     for number, one in enumerate(found):
         name = f"turnwise_{number}"
         await session.call(one.call(f"CREATE TABLE {name} (id INTEGER)"))
         shown = await session.call(reader.call(select("COUNT(*) AS num", name)))
         if not shown.is_error and shown.relations:
-            return one
-    return None
+            creators.append(one)
+    return creators
 
 
 async def find_writer(found: Sequence[SqlTool], database: Database, session: Session) -> SqlTool | None:

@@ -1,5 +1,6 @@
 """Find the servers that take SQL, read their tables, and compose questions and changes."""
 
+import itertools
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -11,7 +12,7 @@ from turnwise.explore.sql.discovery import (
     Database,
     SqlTool,
     candidates,
-    find_creator,
+    find_creators,
     find_reader,
     find_writer,
     read_database,
@@ -58,9 +59,10 @@ async def _changes(
     async with sessions.fresh() as session:
         writer = await find_writer(list(found), database, session)
     async with sessions.fresh() as session:
-        creator = await find_creator(list(found), database.reader, session)
+        creators = await find_creators(list(found), database.reader, session)
     wanted = [(writer, edit) for edit in (edits(database, seed) if writer else ())]
-    wanted += [(creator, edit) for edit in (creations(database) if creator else ())]
+    creators.sort(key=lambda one: one == writer)  # the tool for it first
+    wanted += list(zip(itertools.cycle(creators), creations(database), strict=False)) if creators else []
     drafts = []
     for tool, edit in wanted:
         if tool is None or sessions.budget.is_spent:

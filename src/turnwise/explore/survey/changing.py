@@ -21,6 +21,8 @@ _PER_TOOL = 4
 _TRIES = 12
 """Calls of one tool that may turn out to change nothing."""
 _MAX_OTHERS = 6
+_MAX_RECIPES = 3
+"""Single calls that are tried in place of all those before a change."""
 _MAX_MUTATIONS = 6
 
 
@@ -67,9 +69,14 @@ class Changes:
                 if effect is None:
                     del pending[name]
                 else:
-                    self.effects.setdefault(name, []).append(effect)
-                    self._roles.writers.add(name)
+                    self._add(await self._shortest(effect))
         return [change for name in self.effects for change in self._changes_of(name)]
+
+    def _add(self, effect: Effect) -> None:
+        self.effects.setdefault(effect.call.tool, []).append(effect)
+        self._roles.writers.add(effect.call.tool)
+        self._roles.readers.discard(effect.call.tool)
+        self._roles.panel = [one for one in self._roles.panel if one.tool != effect.call.tool]
 
     def _proposals(self, trace: Trace) -> Iterator[Call]:
         """Yield calls of a writer: those that succeeded, and others with things of a fresh session."""
@@ -119,10 +126,33 @@ class Changes:
                     if session.budget.is_spent:
                         return None
                     if effect := await self._effect(session, call, state, made):
+                        if call.tool not in self.effects:
+                            await self._try_readers(session, effect)
                         return effect
         except SessionLost:
             pass
         return None
+
+    async def _shortest(self, effect: Effect) -> Effect:
+        """Return the effect with the fewest calls before it that still bring it about."""
+        shorter: list[tuple[Call, ...]] = [()] if effect.prelude else []
+        if len(effect.prelude) > 1:
+            shorter += [(one,) for one in reversed(effect.prelude[-_MAX_RECIPES:])]
+        for prelude in shorter:
+            try:
+                async with self._sessions.fresh() as session:
+                    for needed in prelude:
+                        await session.call(needed)
+                    witnesses = [one.call for one in effect.after.values()]
+                    before = await snapshot(session, witnesses)
+                    if (await session.call(effect.call)).is_error:
+                        continue
+                    after = await snapshot(session, witnesses)
+            except SessionLost:
+                return effect
+            if differences := self._differences(before, after):
+                return Effect(effect.call, prelude, before, after, tuple(differences))
+        return effect
 
     async def _effect(
         self, session: Session, call: Call, state: dict[str, Answer], made: list[Call]
@@ -146,16 +176,39 @@ class Changes:
         after = await snapshot(session, witnesses)
         before = {key: state[key] for key in after if key in state}
         state |= after
+        differences = self._differences(before, after)
+        if not differences or not _mentions(differences, call):
+            return None
+        return Effect(call, tuple(made), before, after, tuple(differences))
+
+    async def _try_readers(self, session: Session, effect: Effect) -> None:
+        """Call what had no effect before in the changed state: what undoes or completes a change writes."""
+        seen = {one.reader.key: effect.after[one.reader.key] for one in effect.differences}
+        for name, trace in sorted(self._traces.items()):
+            is_idle = name in self._roles.readers or not parameters_of(trace.tool)
+            is_known = trace.tool.is_read_only or name in self.effects or not trace.successes
+            if is_known or not is_idle or session.budget.is_spent or name == effect.call.tool:
+                continue
+            calls = [answer.call for answer in seen.values() if answer.call.tool != name]
+            call = trace.successes[0].call
+            if (await session.call(call)).is_error:
+                continue
+            after = await snapshot(session, calls)
+            before = {key: seen[key] for key in after}
+            differences = self._differences(before, after)
+            if differences:
+                found = Effect(call, (*effect.prelude, effect.call), before, after, tuple(differences))
+                self._add(await self._shortest(found))
+                return  # the state is another one now
+
+    def _differences(self, before: Snapshot, after: Snapshot) -> list[RowDifference]:
         volatile = self._roles.volatile
-        differences = [
+        return [
             difference
             for key in before
             if key in after and before[key].call.tool not in volatile.tools
             for difference in row_differences(before[key], after[key], volatile)
         ]
-        if not differences or not _mentions(differences, call):
-            return None
-        return Effect(call, tuple(made), before, after, tuple(differences))
 
     def _changes_of(self, name: str) -> Iterator[Change]:
         """Yield the changes of a tool whose effects probes can tell from others."""

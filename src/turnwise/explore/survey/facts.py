@@ -1,15 +1,21 @@
 """Answers that hold in every fresh session, without what is volatile, echoed or always the same."""
 
-from collections.abc import Sequence
+import datetime
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from turnwise.explore.reading import is_cut
 from turnwise.explore.records import Answer, Path, Relation
-from turnwise.explore.survey.refusals import leaves
+from turnwise.explore.survey.drawing import format_of
+from turnwise.explore.survey.parameters import Parameter, parameters_of
+from turnwise.explore.survey.refusals import leaves, without_echo
 from turnwise.explore.survey.roles import Roles, prelude_of
-from turnwise.explore.survey.sessions import SessionLost, Sessions
+from turnwise.explore.survey.sessions import Session, SessionLost, Sessions
 from turnwise.explore.survey.snapshots import Volatile, is_present
 from turnwise.explore.survey.walk import Trace
+
+_LONG_AGO = (1_000, 1_035, 1_070, 1_400)
+"""Days before the present one, in different months and years."""
 
 
 async def read_after(sessions: Sessions, traces: Sequence[Trace], roles: Roles) -> list[Answer]:
@@ -33,6 +39,34 @@ async def read_after(sessions: Sessions, traces: Sequence[Trace], roles: Roles) 
         except SessionLost:
             continue
     return found
+
+
+async def of_today(session: Session, traces: Mapping[str, Trace], answers: Sequence[Answer]) -> set[str]:
+    """Return the keys of calls that leave out a date for which the server takes the present one.
+
+    With the present date the answer is the same, and with others it is not.
+    """
+    now = datetime.datetime.now(datetime.UTC)
+    found: set[str] = set()
+    for name in sorted({answer.call.tool for answer in answers}):
+        own = [answer for answer in answers if answer.call.tool == name]
+        for one in parameters_of(traces[name].tool):
+            left_out = [answer for answer in own if one.name not in answer.call.arguments]
+            if one.is_required or not left_out or format_of(one) not in ("date", "date-time"):
+                continue
+            [first, *_] = left_out
+            texts = []
+            for day in (now, *(now - datetime.timedelta(days=num) for num in _LONG_AGO)):
+                arguments = {**first.call.arguments, one.name: _written(day, one)}
+                answer = await session.call(replace(first.call, arguments=arguments))
+                texts.append(without_echo(answer.text, {one.name: arguments[one.name]}))
+            if texts[0] == first.text and set(texts) != {first.text}:
+                found |= {answer.call.key for answer in left_out}
+    return found
+
+
+def _written(day: datetime.datetime, parameter: Parameter) -> str:
+    return str(day.date()) if format_of(parameter) == "date" else day.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def clean_answers(answers: Sequence[Answer], volatile: Volatile) -> dict[str, list[Answer]]:

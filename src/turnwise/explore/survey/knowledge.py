@@ -18,6 +18,10 @@ _MIN_WORD = 3
 _MAX_ROWS = 60
 """Rows of one relation that are kept as sources of arguments."""
 _MAX_SOURCES = 3_000
+_FREE = ("", "path")
+"""Formats whose values are known from answers only."""
+_PER_COLUMN = 8
+_MAX_CHARS = 80
 _MAX_CANDIDATES = 40
 
 
@@ -45,6 +49,9 @@ class Knowledge:
     taught: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
     refused: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     _seen: set[tuple[str, str]] = field(default_factory=set)
+    _columns: dict[tuple[str, str, str], list[Scalar]] = field(default_factory=dict)
+    """A few values of every column, by tool, noun and name."""
+    _tried_columns: dict[tuple[str, str], set[tuple[str, str, str]]] = field(default_factory=dict)
 
     def learn(self, answer: Answer) -> int:
         """Keep the rows of an answer; return how many are new."""
@@ -60,6 +67,10 @@ class Knowledge:
                     self._seen.add(key)
                     num_new += 1
                     self.things.append(Thing(answer.call.tool, relation.noun, cells, context))
+                    for name, cell in cells.items():
+                        column = self._columns.setdefault((answer.call.tool, relation.noun, name), [])
+                        if len(column) < _PER_COLUMN:
+                            column.append(cell)
         return num_new
 
     def prove(self, tool: str, arguments: Mapping[str, Any]) -> None:
@@ -130,6 +141,20 @@ class Knowledge:
                 self.value(tool, parameter.items, attempt + n, rng, thing, depth + 1) for n in range(num)
             ]
             return [item for item in items if item is not None]
+        return self._leaf(tool, parameter, attempt, rng, thing, is_outer=not depth)
+
+    def _leaf(
+        self,
+        tool: str,
+        parameter: Parameter,
+        attempt: int,
+        rng: Random,
+        thing: Thing | None,
+        *,
+        is_outer: bool,
+    ) -> Any:
+        if attempt % 2 and is_outer and (found := self._of_new_column(tool, parameter, rng)) is not None:
+            return found
         candidates = list(self.candidates(tool, parameter, thing, rng, is_taught=attempt % 4 == 2))
         refused = self.refused.get((tool, parameter.name), set())
         kept = [value for value in candidates if repr(value) not in refused] or candidates
@@ -137,6 +162,18 @@ class Knowledge:
             return None
         place = int(len(kept) * rng.random() ** 2) if attempt % 2 else attempt // 2
         return kept[place % len(kept)]
+
+    def _of_new_column(self, tool: str, parameter: Parameter, rng: Random) -> Any:
+        """Return a value of a column that was not tried yet in a parameter of which nothing is known."""
+        if parameter.enum or format_of(parameter) not in _FREE or ("*", parameter.name) in self.proven:
+            return None
+        tried = self._tried_columns.setdefault((tool, parameter.name), set())
+        for column, cells in sorted(self._columns.items(), key=lambda one: _repeats(one[1])):
+            value = fitted(rng.choice(cells), parameter)
+            if column not in tried and value is not None and len(str(value)) <= _MAX_CHARS:
+                tried.add(column)
+                return value
+        return None
 
     def candidates(
         self, tool: str, parameter: Parameter, thing: Thing | None, rng: Random, *, is_taught: bool = False
@@ -170,6 +207,7 @@ class Knowledge:
         yield from taught
         words = set(words_of(name))
         yield from (value for label, value in self.loose if words & set(words_of(label)))
+        yield from self._proven_elsewhere(parameter)
         yield drawn(parameter, rng)
         if parameter.kind in (Kind.TEXT, Kind.ANY):
             yield from self._texts(tool, rng)
@@ -177,6 +215,13 @@ class Knowledge:
         yield from (value for _, value in sorted(scored, key=_score)[:12])
         yield from (value for _, value in self.loose[:6])
         yield drawn(parameter, rng)
+
+    def _proven_elsewhere(self, parameter: Parameter) -> Iterator[Any]:
+        """Yield values that other parameters took, those first that the description speaks of."""
+        described = {singular(word) for word in words_of(parameter.description[:300])}
+        others = [name for tool, name in self.proven if tool == "*" and name != parameter.name]
+        for name in sorted(others, key=lambda one: not described & set(map(singular, words_of(one)))):
+            yield from self.proven["*", name][:1]
 
     def _of_column(self, parameter: Parameter, rng: Random) -> Iterator[Any]:
         """Yield a few values of columns that have the name of a parameter."""
@@ -202,6 +247,11 @@ class Knowledge:
                 yield text
                 if len(parts := text.split()) > 1:
                     yield parts[0]
+
+
+def _repeats(cells: Sequence[Scalar]) -> bool:
+    """Return whether a column has few values, or one that comes again: it names no things."""
+    return len(set(map(str, cells))) < max(2, len(cells))
 
 
 def _with_new_names(arguments: dict[str, Any], named: Collection[str], rng: Random) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def lesson_of(answer: Answer, parameters: Sequence[Parameter], tools: Sequence[s
     sent = {str(leaf) for leaf in leaves(answer.call.arguments)}
     words = set(re.findall(r"[\w-]+", text))
     named = [one.name for one in parameters if one.name in words]
-    repeated = [name for name, value in answer.call.arguments.items() if _repeats(text, value)]
+    repeated = _repeated(text, answer.call.arguments)
     offered = [*quoted_in(text)]
     for group in _LIST.findall(text):
         parts = [part.strip("\"'` ") for part in _SPLIT.split(group)]
@@ -70,8 +70,16 @@ def _prose_of(text: str) -> str:
         return text
 
 
-def _repeats(text: str, value: Any) -> bool:
-    return any(len(str(leaf)) > 1 and str(leaf) in text for leaf in leaves(value))
+def _repeated(text: str, arguments: Mapping[str, Any]) -> list[str]:
+    """Return the arguments whose values stand in a text by themselves, and are no other argument's."""
+    named = [(str(leaf), name) for name, value in arguments.items() for leaf in leaves(value)]
+    values = [value for value, _ in named]
+    found = []
+    for value, name in sorted(named, key=lambda one: -len(one[0])):
+        if len(value) > 1 and value in text and values.count(value) == 1:
+            found.append(name)
+            text = text.replace(value, "⟨⟩")
+    return [name for name in arguments if name in found]
 
 
 def missing_in(lesson: Lesson, arguments: Mapping[str, Any]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from turnwise.explore.algebra.columns import is_machine_made
 from turnwise.explore.reading.cells import words_of
 from turnwise.explore.records import Answer, Call, Cell, ColumnPlace, Link, Relation, Scalar
 from turnwise.explore.survey.drawing import absent, fitted
@@ -15,7 +16,7 @@ from turnwise.explore.survey.sessions import Session
 from turnwise.explore.survey.walk import Trace
 
 _MIN_SCORE = 0.25
-_FIRST_VALUES = 3
+_FIRST_VALUES = 4
 _MAX_VALUES = 8
 _MAX_CLASSES = 8
 """Classes that are tried for one parameter."""
@@ -23,6 +24,7 @@ _MIN_SHARED = 0.3
 """Share of values that two columns of one name must have in common to be one class."""
 _MAX_FILTER_VALUES = 12
 _LONG_NAME = 8
+_MIN_CODES = 4
 _MIN_CELL_CHARS, _MIN_TELLING = 3, 2
 _COMMON = 0.3
 """A cell that this share of the rows has does not tell one row from another."""
@@ -129,6 +131,8 @@ class _Trial:
     entity: EntityClass
     score: float
     answers: tuple[tuple[Scalar, Answer], ...]
+    is_exact: bool
+    """Whether no value was refused that was tried, and an absent one was."""
     takes_anything: bool
     """Whether a value that names nothing is answered with rows too: a number of rows, a page, a text."""
 
@@ -202,32 +206,42 @@ class LinkSearch:
             key=lambda arguments: (parameter.name not in arguments, len(arguments)),
         )
         accepted: list[tuple[Scalar, Answer]] = []
+        num_refused = 0
         for number, value in enumerate(_rarest(entity)[:_MAX_VALUES]):
-            if number >= _FIRST_VALUES and len(accepted) < 2:
+            if number >= _FIRST_VALUES and not accepted:
                 return None
             sent = fitted(value, leaf)
-            arguments = {**base, parameter.name: [sent] if parameter.kind is Kind.ARRAY else sent}
+            own = with_source(base, entity.sources[value])
+            arguments = {**own, parameter.name: [sent] if parameter.kind is Kind.ARRAY else sent}
             answer = await self._answer(Call(trace.tool.server, trace.tool.name, arguments))
-            if not self._refusals.is_refused(answer) and not answer.is_empty:
+            is_refused = self._refusals.is_refused(answer)
+            num_refused += is_refused
+            if not is_refused and not answer.is_empty:
                 accepted.append((value, answer))
         if len({answer.text for _, answer in accepted}) < 2:
             return None
         nothing = absent(parameter, self._rng)
-        is_any = False
+        is_any = is_exact = False
         if nothing is not None:
             answer = await self._answer(
                 Call(trace.tool.server, trace.tool.name, {**base, parameter.name: nothing})
             )
+            is_exact = answer.is_error and not num_refused
             self._refusals.learn(answer)
             is_any = not answer.is_error and not answer.is_empty and _shows_rows(answer, accepted)
         score = 0.0 if is_any else _agreement(entity, accepted)
-        return _Trial(trace.tool.name, parameter.name, entity, score, tuple(accepted), is_any)
+        return _Trial(trace.tool.name, parameter.name, entity, score, tuple(accepted), is_exact, is_any)
 
     async def _answer(self, call: Call) -> Answer:
         if call.key not in self._known:
             self._known[call.key] = await self._session.call(call)
             self.replies.append(self._known[call.key])
         return self._known[call.key]
+
+
+def with_source(arguments: Mapping[str, Any], source: Call) -> dict[str, Any]:
+    """Return arguments with those of the call that showed a value: keys of two parts belong together."""
+    return {**arguments, **{name: value for name, value in source.arguments.items() if name in arguments}}
 
 
 def _rarest(entity: EntityClass) -> list[Scalar]:
@@ -239,11 +253,10 @@ def _rarest(entity: EntityClass) -> list[Scalar]:
 
 def _agreement(entity: EntityClass, accepted: Sequence[tuple[Scalar, Answer]]) -> float:
     """Return how much more of its row an answer shows than the answers to other values do."""
-    counts = Counter(cell for row in entity.rows.values() for cell in _distinct(row))
-    common = _COMMON * len(entity.rows)
+    telling = _telling(entity)
     scores = []
     for value, answer in accepted:
-        cells = {cell for cell in _distinct(entity.rows[value]) if counts[cell] <= max(1.0, common)}
+        cells = _distinct(entity.rows[value]) & telling
         cells -= {str(leaf) for leaf in leaves(answer.call.arguments)}
         if cells:
             own = _share(cells, answer)
@@ -292,14 +305,24 @@ def _accepted(trials: Sequence[_Trial]) -> Iterator[Link]:
         score, entity = best[trial.parameter]
         if shown := _shown(trial):
             yield _link(trial, "filter", shown)
-        elif (score >= _MIN_SCORE and entity == id(trial.entity)) or (
-            not _has_evidence(trial.entity) and _names_agree(trial) and len(trial.answers) >= 2
+        elif (
+            (score >= _MIN_SCORE and entity == id(trial.entity))
+            or (not _telling(trial.entity) and _names_agree(trial) and len(trial.answers) >= 2)
+            or (trial.is_exact and _are_codes(trial.entity))
         ):
             yield _link(trial, "key", "")
 
 
-def _has_evidence(entity: EntityClass) -> bool:
-    return any(len(_distinct(row)) > 0 for row in entity.rows.values())
+def _telling(entity: EntityClass) -> set[str]:
+    """Return the cells that few rows have."""
+    counts = Counter(cell for row in entity.rows.values() for cell in _distinct(row))
+    return {cell for cell, num in counts.items() if num <= max(1.0, _COMMON * len(entity.rows))}
+
+
+def _are_codes(entity: EntityClass) -> bool:
+    """Return whether the values are long codes: nothing else is accepted in their place by chance."""
+    texts = [value for value in entity.rows if isinstance(value, str) and len(value) >= _LONG_NAME]
+    return len(texts) == len(entity.rows) >= _MIN_CODES and all(map(is_machine_made, texts))
 
 
 def _names_agree(trial: _Trial) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -11,9 +11,10 @@ from turnwise.explore.reading import is_cut
 from turnwise.explore.records import Answer, Link, Path, ServerFacts, Survey, ToolFacts
 from turnwise.explore.survey.budget import Budget, Limits
 from turnwise.explore.survey.changing import Changes
-from turnwise.explore.survey.facts import clean_answers, read_after
+from turnwise.explore.survey.facts import clean_answers, of_today, read_after
+from turnwise.explore.survey.following import followed
 from turnwise.explore.survey.knowledge import Knowledge
-from turnwise.explore.survey.linking import LinkSearch, complete_lists
+from turnwise.explore.survey.linking import LinkSearch, classes_of, complete_lists
 from turnwise.explore.survey.refusals import Refusals
 from turnwise.explore.survey.roles import Roles, find_roles, prelude_of, says_the_same
 from turnwise.explore.survey.sessions import SessionLost, Sessions
@@ -127,7 +128,8 @@ class _ServerSurvey:
         ]
         later = await self._stage(1.0, read_after(self._sessions, unread, roles))
         clean = clean_answers([*linked.answers, *later], roles.volatile)
-        facts = {tool: self._facts(trace, roles, clean) for tool, trace in walk.traces.items()}
+        late = {one.call.key for one in later}
+        facts = {tool: self._facts(trace, roles, clean, late) for tool, trace in walk.traces.items()}
         budget = self._sessions.budget
         return Survey(
             tools=facts,
@@ -143,14 +145,18 @@ class _ServerSurvey:
         try:
             async with self._sessions.fresh() as session:
                 search = LinkSearch(session, walk.traces, self._refusals, tidy)
-                links = await search.find(roles.readers)
+                marked = {name for name, one in walk.traces.items() if one.tool.is_read_only}
+                links = await search.find(roles.readers | marked)
+                accepted = [one for one in search.accepted if not is_cut(one.text)]
+                known = {one.call.key: one for one in (*answers, *accepted)}
+                kept = await followed(session, walk.traces, links, list(known.values()), self._refusals)
+                late = await of_today(session, walk.traces, kept)
+                kept = [one for one in kept if one.call.key not in late]
         except SessionLost:
             return _Linked((), answers, frozenset())
-        known = {one.call.key for one in answers}
-        more = {one.call.key: one for one in search.accepted if not is_cut(one.text)}
-        kept = [*answers, *(one for key, one in more.items() if key not in known)]
         replies = [one for one in search.replies if not self._refusals.is_refused(one)]
-        return _Linked(links, kept, complete_lists([*kept, *replies], search.classes))
+        tidy = [one for own in clean_answers([*kept, *replies], roles.volatile).values() for one in own]
+        return _Linked(links, kept, complete_lists(tidy, classes_of(tidy)))
 
     async def _stage(self, share: float, work: Awaitable[_T]) -> _T:
         """Do the work of a stage; it ends when this share of the time is over since the start."""
@@ -166,13 +172,16 @@ class _ServerSurvey:
         )
         return outcome
 
-    def _facts(self, trace: Trace, roles: Roles, clean: Mapping[str, Sequence[Answer]]) -> ToolFacts:
+    def _facts(
+        self, trace: Trace, roles: Roles, clean: Mapping[str, Sequence[Answer]], late: Collection[str]
+    ) -> ToolFacts:
+        """late: the keys of calls that were answered after others."""
         name = trace.tool.name
         answers = tuple(clean.get(name, ()))
         if name in roles.writers:
             return ToolFacts(trace.tool, "writer", num_calls=trace.num_calls)
         if answers:
-            calls = [one.call for one in answers if one.call.key not in roles.answers]
+            calls = [one.call for one in answers if one.call.key in late]
             preludes = {call.key: prelude_of(trace, call, roles) for call in calls}
             return ToolFacts(trace.tool, "reader", answers, preludes, num_calls=trace.num_calls)
         return ToolFacts(trace.tool, "unreached", reason=_reason(trace), num_calls=trace.num_calls)

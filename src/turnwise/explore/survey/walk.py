@@ -13,14 +13,17 @@ from turnwise.explore.survey.refusals import Refusals, leaves
 from turnwise.explore.survey.sessions import Session, SessionLost, Sessions
 from turnwise.types import Tool
 
-_NUM_SESSIONS = 4
+_NUM_SESSIONS = 6
+_MAX_IDLE = 2
 _TRIES = 7
 """Failures of a tool in one session after which the next one is called."""
 _SUCCESSES = 4
 """Answers of a tool in one session that are enough."""
+_NAMED_CALLS = 10
+"""Successes in one session after which a tool that errors name is not called for them again."""
 _FEW = 3
 """Different answers after which a tool is known."""
-_MAX_VAIN = 22
+_MAX_VAIN = 40
 """Failures in a row, over all sessions, after which a tool that never answered is left alone."""
 _SLOW_SECONDS, _SLOW_CALLS = 3.0, 2
 """A tool that takes longer is called only so often: it would use up the time of the others."""
@@ -82,8 +85,9 @@ class Walk:
         self._num_sessions = 0
 
     async def run(self, say: Callable[[str], None]) -> None:
-        """Walk until a session brings nothing new."""
-        for number in range(_NUM_SESSIONS):
+        """Walk until two sessions in a row bring nothing new."""
+        num_idle = 0
+        for _ in range(_NUM_SESSIONS):
             num_before = self._progress
             try:
                 async with self._sessions.fresh() as session:
@@ -95,7 +99,8 @@ class Walk:
             say(f"{self._sessions.server}: {reached} of {len(self.traces)} tools answered")
             self._num_sessions += 1
             is_done = all(trace.has_rows or trace.is_hopeless for trace in self.traces.values())
-            if self._sessions.budget.is_spent or is_done or (number and self._progress == num_before):
+            num_idle = num_idle + 1 if self._progress == num_before else 0
+            if self._sessions.budget.is_spent or is_done or num_idle >= _MAX_IDLE:
                 return
 
     @property
@@ -218,8 +223,8 @@ class Walk:
         num_before = len(self._before)
         for name in lesson.tools:
             other = self.traces[self._server_names[name]]
-            is_new = all(one.call.tool != other.tool.name for one in self._before)
-            if is_new and depth < 2 and other.num_calls < 3 * _MAX_VAIN:
+            num_made = sum(one.call.tool == other.tool.name for one in self._before)
+            if num_made < _NAMED_CALLS and depth < 2 and other.num_calls < 3 * _MAX_VAIN:
                 await self._try(session, other, 3, depth + 1)
         return [one.call for one in self._before[num_before:]]
 

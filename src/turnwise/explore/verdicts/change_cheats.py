@@ -10,7 +10,7 @@ from turnwise.tasks.proof.verdict import episode_of
 from turnwise.types import DemoTurn, ProbeResult, Task, ToolCall
 from turnwise.types.protocols import Toolbox
 
-_MOST = 4
+_MOST = 6
 """Cheats that are played of one draft: the survey has tried the others on its probes."""
 
 
@@ -26,7 +26,10 @@ class ChangeCheat:
 
 
 def cheats_of(proven: Proven) -> list[ChangeCheat]:
-    """Return the plan with another call of the tool in place of a change, or with a further change."""
+    """Return the plan with another call of the tool or another writer in place of a change, or one more.
+
+    A further change is one that is known to have an effect: undoing first what is not there has none.
+    """
     plan = proven.played.demonstration
     found: list[ChangeCheat] = []
     for change in proven.draft.program.changes:
@@ -35,10 +38,9 @@ def cheats_of(proven: Proven) -> list[ChangeCheat]:
             for number, turn in enumerate(plan)
             if any(call.name == change.call.tool for call in turn.calls)
         )
-        found += [
-            ChangeCheat((*plan[:place], _turn(other), *plan[place + 1 :])) for other in change.mutations[:2]
-        ]
-        found += [ChangeCheat((_turn(other), *plan)) for other in change.other_writers[:1]]
+        instead = (*change.mutations[:2], *change.other_writers[:1])
+        found += [ChangeCheat((*plan[:place], _turn(other), *plan[place + 1 :])) for other in instead]
+        found += [ChangeCheat((_turn(other), *plan)) for other in change.other_writers[-1:]]
     return found[:_MOST]
 
 
