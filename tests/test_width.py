@@ -16,7 +16,7 @@ MAX_LINES = {
     "config": 1900,
     "dashboard": 4960,
     "engines": 3545,
-    "explore": 25_043,
+    "explore": 25_600,
     "mcp": 5840,
     "models": 2110,
     "records": 2610,
