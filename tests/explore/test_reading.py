@@ -92,3 +92,23 @@ def test_a_tag_before_names_is_a_column_whether_or_not_all_lines_have_the_same()
     for text in (mixed, same):
         [relation] = read(CALL, text)
         assert [column.name for column in relation.columns] == ["kind", "item"]
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("The sum of 20 and 166 is 186.", {"sum": 186}),
+        ("The number of days in month is 30.", {"number of days in month": 30}),
+        (
+            "The week of the year is 32, and the isoWeek of the year is 31.",
+            {"week of the year": 32, "isoWeek of the year": 31},
+        ),
+        (
+            "The timestamp of 2024-03-15 (parsed as UTC) is 1710460800000 ms.",
+            {"timestamp in ms": 1710460800000},
+        ),
+    ],
+)
+def test_the_numbers_that_a_sentence_states_are_its_fields(text: str, fields: dict[str, int]) -> None:
+    [relation] = read(CALL, text)
+    assert list(relation.records()) == [fields]

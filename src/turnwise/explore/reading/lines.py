@@ -8,6 +8,7 @@ from typing import Any
 
 from turnwise.explore.reading.cells import noun_of, typed
 from turnwise.explore.reading.columns import split_lines
+from turnwise.explore.reading.sentences import stated
 
 MAX_LINES = 2_000
 _HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
@@ -53,6 +54,8 @@ class _Node:
 
 def data_in(text: str) -> Any:
     """Return the text as nested lists and objects; text that has no structure as a list of lines."""
+    if fields := stated(text):
+        return fields
     lines = [line.rstrip() for line in text.expandtabs(4).split("\n")[:MAX_LINES]]
     lines = [line for line in lines if not line.lstrip().startswith("```")]
     filled = [line for line in text.split("\n")[:MAX_LINES] if line.strip()]
