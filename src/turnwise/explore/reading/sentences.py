@@ -6,7 +6,8 @@ from turnwise.explore.reading.cells import number_in
 from turnwise.explore.records import Cell
 
 _MAX_CHARS = 300
-_CLAUSE = re.compile(r",?\s+and\s+(?=the\b)|[;,]\s+(?=the\b)", re.IGNORECASE)
+_CLAUSE = re.compile(r",?\s+and\s+(?=the\b)|[.;,]\s+(?=the\b)", re.IGNORECASE)
+_COPULA = re.compile(r"\b(?:is|are|was|were|equals)\b", re.IGNORECASE)
 _STATED = re.compile(
     r"(?:the\s+)?([^\W\d_][^:;!?]*?)\s+(?:is|are|was|were|equals)\s+(-?\d+(?:\.\d+)?)(?:\s?([^\W\d_]+|%))?",
     re.IGNORECASE,
@@ -15,7 +16,7 @@ _END = re.compile(r"\s+(?:of|for|from|in|at|on|to|by|with|between|after|before)$
 
 
 def stated(text: str) -> dict[str, Cell]:
-    """Return the numbers of a sentence by what they are; empty if it states anything else."""
+    """Return the numbers of a sentence by what they are; empty if it is no sentence of such statements."""
     bare = text.strip().removesuffix(".").removesuffix("!")
     if "\n" in bare or len(bare) > _MAX_CHARS:
         return {}
@@ -23,8 +24,10 @@ def stated(text: str) -> dict[str, Cell]:
     for clause in _CLAUSE.split(bare):
         match = _STATED.fullmatch(clause.strip())
         name = _name(match[1]) if match else ""
-        if match is None or not name or name in found:
+        if name in found or not _COPULA.search(clause):
             return {}
+        if match is None or not name:
+            continue
         found[f"{name} in {match[3]}" if match[3] else name] = number_in(match[2])
     return found
 

@@ -4,15 +4,19 @@ import datetime
 import re
 
 _TIMESTAMP = re.compile(r"(?<![\d.])\d{10}(?:\d{3})?(?!\d)")
+_UNIT = r"(?:second|minute|hour|day|week|month|year)s?"
+_FROM_NOW = re.compile(rf"\b{_UNIT} (?:ago|from now)\b|^\s*in (?:an?|\d+) {_UNIT}\s*$", re.I | re.M)
 DEPENDS = "its answers depend on the day"
 
 
 def names_today(text: str, given: str) -> bool:
     """Return whether a text names the current date in any time zone, and what was given does not.
 
-    Then its other values may depend on the day too: two time zones differ by more in summer.
+    So does "2 years ago". Then its other values may depend on it too: time zones differ by more in summer.
     """
     now = datetime.datetime.now(datetime.UTC)
+    if _FROM_NOW.search(text):
+        return True
     days = [now + datetime.timedelta(days=offset) for offset in (-1, 0, 1)]
     found, known = text.lower(), given.lower()
     if any(_is_now(number, now) for number in _TIMESTAMP.findall(text) if number not in given):
