@@ -7,7 +7,7 @@ from typing import Any
 
 from turnwise.explore.records import Answer, Call, Change, ColumnPlace, RowDifference
 from turnwise.explore.survey.drawing import drawn, format_of
-from turnwise.explore.survey.knowledge import Knowledge
+from turnwise.explore.survey.knowledge import Knowledge, new_name
 from turnwise.explore.survey.parameters import Kind, Parameter, parameters_of
 from turnwise.explore.survey.probes import probes_of
 from turnwise.explore.survey.refusals import leaves
@@ -84,16 +84,25 @@ class Changes:
         for attempt in range(_TRIES):
             arguments = self._knowledge.propose(trace.tool, attempt, self._rng, trace.wanted)
             if attempt % 3 == 2 and attempt // 3 < len(known):
-                arguments = dict(known[attempt // 3].call.arguments)
+                arguments = self._sayable(trace, known[attempt // 3].call)
             elif attempt % 6 == 3:
                 arguments = self._newly_named(trace, arguments)
             elif attempt % 3 == 1 and known:
-                base = known[attempt // 3 % len(known)].call.arguments
+                base = self._sayable(trace, known[attempt // 3 % len(known)].call)
                 arguments = {**self._optional(trace, attempt), **base}
             call = Call(trace.tool.server, trace.tool.name, arguments)
             if call.key not in self._tried:
                 self._tried.add(call.key)
                 yield call
+
+    def _sayable(self, trace: Trace, call: Call) -> dict[str, Any]:
+        """Return the arguments of a call; names that were drawn to name nothing are replaced by words."""
+        if call not in trace.novel:
+            return dict(call.arguments)
+        return {
+            name: new_name("", self._rng) if isinstance(value, str) else value
+            for name, value in call.arguments.items()
+        }
 
     def _newly_named(self, trace: Trace, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return arguments with a new text in place of one: a thing that does not exist yet."""

@@ -47,6 +47,8 @@ def without_echo(text: str, arguments: Mapping[str, Any]) -> str:
     for value in sorted(map(str, leaves(arguments)), key=len, reverse=True):
         if len(value) >= _MIN_ECHO_CHARS:
             text = text.replace(value, "⟨⟩")
+        elif value:
+            text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", "⟨⟩", text)
     return text
 
 
