@@ -16,7 +16,7 @@ from turnwise.config import Recipe, parse_settings, read_recipe
 from turnwise.mcp.listing import ToolListing, list_tools
 from turnwise.mcp.spec import load as load_servers
 from turnwise.models.places import smollm2_file
-from turnwise.run.checks.dry import dry_run
+from turnwise.run.checks.dry import dry_run, to_check
 from turnwise.setup.memory import check_device_limits, check_sft_limits, plan_memory
 from turnwise.tasks.load import load
 from turnwise.worlds.market.services import DEFAULT_FILE
@@ -84,7 +84,7 @@ async def test_a_recipe_plans_and_dry_runs_without_a_problem_but_what_this_machi
     if file.stem == "smollm2" and smollm2_file() is None:
         pytest.skip("its weights are not installed")
     recipe = offline(file, hub)
-    found = await dry_run(recipe, None if recipe.tools.mcp else listing)
+    found = await dry_run(to_check(recipe), None if recipe.tools.mcp else listing)
     lacking = (
         "torch finds none",
         "vLLM is not installed",
@@ -144,7 +144,7 @@ async def test_each_process_of_several_holds_its_share_and_says_so(
         assert after[part] == pytest.approx(before[part] / 4, rel=1e-6)
     assert after["engine: weights"] == before["engine: weights"], "every process samples from all of them"
     assert spread.num_bytes < whole.num_bytes
-    shares = (await dry_run(offline(by_name(name), hub), listing)).lines[3]
+    shares = (await dry_run(to_check(offline(by_name(name), hub)), listing)).lines[3]
     assert "processes: 4" in shares
     assert "plays 8 of 32 groups" in shares
 

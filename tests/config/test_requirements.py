@@ -9,7 +9,7 @@ from tests.run.stage import recipe as small_recipe
 from turnwise.config import Recipe, override_recipe, parse_settings, read_recipe
 from turnwise.config.requirements import is_installed, requirements
 from turnwise.run.checks import FindingLevel
-from turnwise.run.checks.dry import dry_run
+from turnwise.run.checks.dry import dry_run, to_check
 from turnwise.run.checks.machine import check_requirements, without_quantisation
 
 SETTINGS = {
@@ -54,7 +54,7 @@ async def test_the_doctor_and_a_dry_run_report_a_missing_package(tmp_path: Path)
     recipe = override_recipe(small_recipe(tmp_path), parse_settings([ABSENT]))
     [finding] = check_requirements(recipe)
     assert (finding.level, finding.what) == (FindingLevel.BAD, "no_such_module")
-    [problem] = (await dry_run(recipe)).problems
+    [problem] = (await dry_run(to_check(recipe))).problems
     assert "[[trackers]] has 'no_such_module:Tracker', and no_such_module is not installed" in problem
 
 

@@ -10,11 +10,11 @@ from tests.run.stage import recipe, write_recipe
 from tests.run.test_signals import train
 from tests.test_cli import is_plain
 from turnwise.config import Recipe, override_recipe, parse_settings
-from turnwise.run.checks.dry import DryRun, dry_run
+from turnwise.run.checks.dry import DryRun, dry_run, to_check
 
 
 async def tried(settings: Recipe, *overrides: str) -> DryRun:
-    return await dry_run(override_recipe(settings, parse_settings(overrides)))
+    return await dry_run(to_check(override_recipe(settings, parse_settings(overrides))))
 
 
 def test_it_says_what_a_run_would_do_and_leaves_no_trace(tmp_path: Path) -> None:

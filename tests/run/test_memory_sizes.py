@@ -21,7 +21,7 @@ def sized(
 ) -> tuple[Recipe, str]:
     """The recipe as a machine with this memory resolves it, and what is said about it."""
     memory = Memory(int(gibibytes * GIB), int(gibibytes * GIB))
-    monkeypatch.setattr(memory_sizes, "memory_for", lambda _: memory)
+    monkeypatch.setattr(memory_sizes, "memory_for", lambda *_: memory)
     least = memory_sizes.least_memory(settings, ranks)
     run = memory_sizes.with_sizes(resolved(settings), least)
     return run.recipe, run.sizes_note

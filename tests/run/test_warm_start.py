@@ -13,7 +13,7 @@ from turnwise.api.run import Run
 from turnwise.config import Recipe
 from turnwise.records.ending import How
 from turnwise.records.folder import RunFolder
-from turnwise.run.checks.dry import dry_run
+from turnwise.run.checks.dry import dry_run, to_check
 from turnwise.run.command import train_run
 from turnwise.run.demonstrations.warm_up import METRICS
 from turnwise.run.resumption import resume_command
@@ -73,9 +73,10 @@ async def test_a_run_that_is_stopped_during_its_warm_start_can_be_resumed(settin
 async def test_a_dry_run_counts_the_demonstrations_and_says_if_there_are_none(
     settings: Recipe, tmp_path: Path
 ) -> None:
-    assert "warm start: 60 epochs of 1 demonstration, 1 round of rescues" in (await dry_run(settings)).lines
+    dry = await dry_run(to_check(settings))
+    assert "warm start: 60 epochs of 1 demonstration, 1 round of rescues" in dry.lines
     save([task("bare")], tmp_path / "train.jsonl")
-    [problem] = (await dry_run(settings)).problems
+    [problem] = (await dry_run(to_check(settings))).problems
     assert problem.startswith("run.warm_start: tasks.train: no task of")
 
 

@@ -11,7 +11,7 @@ from tests.run.stage import recipe
 from tests.run.test_train import UNMEASURED, run_it
 from tests.setup.resolved import agent, resolved, with_servers
 from turnwise.config import Recipe, RewardConfig, override_recipe
-from turnwise.run.checks.dry import dry_run
+from turnwise.run.checks.dry import dry_run, to_check
 from turnwise.run.checks.findings import FindingLevel
 from turnwise.run.checks.model import check_tasks
 from turnwise.run.checks.servers import reach_servers
@@ -23,7 +23,7 @@ from turnwise.types import Difficulty, ModelUser, Truth
 
 def found_by_all(settings: Recipe, folder: Path) -> str:
     """The one problem that dry run, doctor and training report before anything is played."""
-    [problem] = asyncio.run(dry_run(settings)).problems
+    [problem] = asyncio.run(dry_run(to_check(settings))).problems
     reached = asyncio.run(reach_servers(load_servers(folder / "mcp.json", variables={})))
     [finding] = check_tasks(with_servers(settings), reached)
     assert finding.level is FindingLevel.BAD
@@ -75,7 +75,7 @@ def test_a_curriculum_with_too_few_tasks_at_some_step_is_refused(settings: Recip
 
 def test_a_prompt_without_room_is_refused(settings: Recipe) -> None:
     short = override_recipe(settings, {"rollout.tokens_per_episode": 20, "rollout.tokens_per_turn": 4})
-    problems = asyncio.run(dry_run(short)).problems
+    problems = asyncio.run(dry_run(to_check(short))).problems
     assert "rollout.tokens_per_episode is 20: raise it" in problems[0]
     with pytest.raises(ValueError, match="tokens_per_episode is 20"):
         run_it(short)

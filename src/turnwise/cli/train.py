@@ -132,7 +132,7 @@ def _train_elsewhere(
     request = requested(recipe, overrides)
     settings = request.read(None)
     from turnwise.rollout.collector import CollectionFailed
-    from turnwise.run.checks.dry import dry_episodes
+    from turnwise.run.checks.dry import dry_episodes, to_check
     from turnwise.run.skyrl.launch import launch, preview
     from turnwise.setup.resolve import resolve, without_quantisation
 
@@ -148,7 +148,7 @@ def _train_elsewhere(
         lines, problems = preview(settings, recipe.stem)
     except (ValueError, CollectionFailed) as error:
         fail(str(error))
-    episodes = run_async(dry_episodes(settings))
+    episodes = run_async(dry_episodes(to_check(settings)))
     _print_dry((*episodes.lines, *lines), (*episodes.problems, *problems), episodes.unchecked)
 
 
@@ -231,9 +231,9 @@ def _dry_run(recipe: Path | None, overrides: list[str]) -> None:
     from turnwise.setup.resolve import without_quantisation
 
     with with_generated_tasks(without_quantisation(read_recipe(recipe, overrides))) as settings:
-        from turnwise.run.checks.dry import dry_run
+        from turnwise.run.checks.dry import dry_run, to_check
 
-        result = run_async(dry_run(settings))
+        result = run_async(dry_run(to_check(settings)))
     _print_dry(result.lines, result.problems, result.unchecked)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnwise.config import Recipe, ToolsConfig
+from turnwise.config import EngineConfig, Recipe, RewardConfig, ToolsConfig, UserConfig
 from turnwise.system.environment import user_folder
 from turnwise.system.files.regular_files import make_private_folder, open_to_append
 from turnwise.system.python_functions import is_given
@@ -59,7 +59,12 @@ def remember_agreed(named: Sequence[Named]) -> None:
 
 def named_besides_servers(recipe: Recipe) -> tuple[Named, ...]:
     """What the recipe itself would start or use; the servers' commands are in its mcp.json."""
-    return (*_live_and_recorded(recipe.tools), *_modules(recipe), *_addresses(recipe))
+    own = [("rewards", part.name) for part in recipe.rewards if ":" in part.name]
+    own += [("trackers", tracker.kind) for tracker in recipe.trackers if ":" in tracker.kind]
+    own += [("tools.functions", name) for name in recipe.tools.functions]
+    own += [("environment", recipe.environment)] if recipe.environment else []
+    addresses = _addresses(recipe.engine, recipe.user, recipe.rewards)
+    return (*_live_and_recorded(recipe.tools), *_modules(own), *addresses)
 
 
 def sources_of(recipe: Recipe) -> list[Named]:
@@ -102,12 +107,8 @@ def _live_and_recorded(tools: ToolsConfig) -> Iterator[Named]:
         yield Named("tools.live", f"server {name!r} uses your account at its provider{may_write}")
 
 
-def _modules(recipe: Recipe) -> Iterator[Named]:
-    own = [("rewards", part.name) for part in recipe.rewards if ":" in part.name]
-    own += [("trackers", tracker.kind) for tracker in recipe.trackers if ":" in tracker.kind]
-    own += [("tools.functions", name) for name in recipe.tools.functions]
-    own += [("environment", recipe.environment)] if recipe.environment else []
-    for key, name in own:
+def _modules(objects: Iterable[tuple[str, str]]) -> Iterator[Named]:
+    for key, name in objects:
         if is_given(name):
             continue  # the caller of this process has to give the object: a folder cannot bring it along
         module = name.partition(":")[0]
@@ -122,14 +123,13 @@ def _found_in(module: str) -> str:
     return os.path.realpath(place) if place else ""
 
 
-def _addresses(recipe: Recipe) -> Iterator[Named]:
-    if recipe.engine.kind == "remote":
-        url = recipe.engine.remote.url
+def _addresses(engine: EngineConfig, user: UserConfig, rewards: Iterable[RewardConfig]) -> Iterator[Named]:
+    if engine.kind == "remote":
+        url = engine.remote.url
         yield Named("engine.remote.url", f"the engine at {url} gets TURNWISE_ENGINE_TOKEN")
-    if recipe.user.url:
-        user = recipe.user
+    if user.url:
         yield Named("user.url", f"the user's model at {user.url} gets {user.key_variable}")
-    for part in recipe.rewards:
+    for part in rewards:
         options = {name: part.options[name] for name in _OF_A_JUDGE if name in part.options}
         if part.name == "judge" and options:
             words = ", ".join(f"{name} {value}" for name, value in options.items())

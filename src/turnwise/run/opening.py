@@ -34,7 +34,7 @@ def opened(
     if is_first(ranks):
         try:
             if request.run is None:
-                run, folder = _begun(request, recipe, memory)
+                run, folder = _begun(request, _resolved(request, recipe, memory))
             else:
                 run, folder = _resumed(request, recipe, memory, from_start=from_start)
         except ValueError as error:
@@ -46,8 +46,7 @@ def opened(
         yield used, run or resolve(request, used.recipe, used.recipe.played_splits)
 
 
-def _begun(request: RunRequest, recipe: Recipe, memory: Memory | None) -> tuple[ResolvedRun, RunFolder]:
-    run = with_sizes(_resolved(request, recipe), memory)
+def _begun(request: RunRequest, run: ResolvedRun) -> tuple[ResolvedRun, RunFolder]:
     run.announce()
     settings = run.recipe.run
     folder = RunFolder.create(
@@ -71,7 +70,7 @@ def _resumed(
         before = folder.recipe
         if override_recipe(before, request.changes) != recipe:
             raise ValueError(f"{request.run}: its recipe.json was changed just now: look at it and try again")
-        run = with_sizes(_resolved(request, recipe), memory)
+        run = _resolved(request, recipe, memory)
         run.announce()
         folder.change_recipe(run.recipe)
         keep_agreement(before, run.recipe)
@@ -81,10 +80,10 @@ def _resumed(
     return run, folder
 
 
-def _resolved(request: RunRequest, recipe: Recipe) -> ResolvedRun:
+def _resolved(request: RunRequest, recipe: Recipe, memory: Memory | None) -> ResolvedRun:
     run = resolve(request, recipe, recipe.played_splits)
     run.tasks_of("train")  # raises if there are none
-    return run
+    return with_sizes(run, memory)
 
 
 def _in_no_file(run: ResolvedRun) -> dict[str, tuple[Task, ...]]:

@@ -7,6 +7,7 @@ from turnwise.models.chat import RenderedChat
 from turnwise.rewards import RewardTerm, parts_of, why_unscorable_by
 from turnwise.rewards import why_unscorable as why_unscorable_of
 from turnwise.setup.bench import Workbench, offered_tools, require_harmless, used_servers
+from turnwise.setup.resolved_run import ResolvedRun
 from turnwise.tasks.check import check_files
 from turnwise.tasks.curriculum import curriculum_of, least_choice
 from turnwise.tasks.load import Problem, load, read
@@ -16,9 +17,10 @@ from turnwise.worlds.environment import find_environment, scores_episodes
 
 
 def task_problems(
-    recipe: Recipe, tools: Sequence[Tool], live: Sequence[LiveServer], chat: RenderedChat | None
+    run: ResolvedRun, tools: Sequence[Tool], live: Sequence[LiveServer], chat: RenderedChat | None
 ) -> list[str]:
-    """Return every problem in the recipe's task files that would prevent training with these tools."""
+    """Return every problem in the run's task files that would prevent training with these tools."""
+    recipe = run.recipe
     files = list(dict.fromkeys(recipe.tasks.files.values()))  # one file may be both validation and test
     if recipe.environment:  # its tools are known only when an episode begins
         problems = [str(item) for file in files for item in read(file) if isinstance(item, Problem)]
@@ -29,7 +31,7 @@ def task_problems(
         return problems
     is_scored = bool(recipe.environment) and scores_episodes(find_environment(recipe.environment))
     for split, file in recipe.tasks.files.items():
-        tasks = load(file)
+        tasks = run.tasks.get(split) or load(file)
         problems += training_problems(recipe, tasks) if split == "train" else ()
         problems += playing_problems(recipe, tasks, chat, tools, has_score=is_scored)
     return list(dict.fromkeys(problems))

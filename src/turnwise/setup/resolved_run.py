@@ -64,7 +64,10 @@ class ResolvedRun:
 
     def demonstrated(self) -> "ResolvedRun":
         """Return the run with its model replaced by the tasks' own demonstrations."""
-        return replace(self, recipe=_demonstrated(self.recipe))
+        engine = self.recipe.engine.model_copy(update={"kind": "scripted"})
+        rollout = self.recipe.rollout.model_copy(update={"lockstep": False, "max_repeats": 0})
+        recipe = self.recipe.model_copy(update={"engine": engine, "rollout": rollout})
+        return replace(self, recipe=recipe)
 
     def limits(self) -> EpisodeLimits:
         rollout = self.recipe.rollout
@@ -84,13 +87,3 @@ class ResolvedRun:
             num_parallel_episodes=self.recipe.sizes.num_parallel_episodes,
             seed=self.recipe.seed if seed is None else seed,
         )
-
-
-def _demonstrated(recipe: Recipe) -> Recipe:
-    """Return the recipe with its model replaced by the tasks' own demonstrations."""
-    return recipe.model_copy(
-        update={
-            "engine": recipe.engine.model_copy(update={"kind": "scripted"}),
-            "rollout": recipe.rollout.model_copy(update={"lockstep": False, "max_repeats": 0}),
-        }
-    )

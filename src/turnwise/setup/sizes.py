@@ -46,7 +46,9 @@ def with_sizes(run: ResolvedRun, memory: Memory | None) -> ResolvedRun:
 
 def least_memory(recipe: Recipe, ranks: Ranks) -> Memory | None:
     """The smallest memory of all ranks: they must find the same sizes. None if no size must be found."""
-    memory = memory_for(recipe) if recipe.lacks_sizes else None
+    if not recipe.lacks_sizes:
+        return None
+    memory = memory_for(recipe.model.device, recipe.hardware.num_processes)
     if memory is None:
         return None
     memories = ranks.exchange(memory)

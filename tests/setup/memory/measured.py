@@ -127,7 +127,7 @@ def samples(recipe: Recipe) -> list[Sample]:
 def main() -> None:
     recipe = read_recipe(Path(sys.argv[1]), parse_settings(sys.argv[2:]))
     device = choose_device(recipe.model.device)
-    sized = find_sizes(recipe, memory_for(recipe))
+    sized = find_sizes(recipe, memory_for(recipe.model.device, recipe.hardware.num_processes))
     recipe, planned = sized.recipe, sized.plan
     meter = Gpu() if device == "cuda" else Process()
     sampled = model_of(recipe)

@@ -22,7 +22,8 @@ def recipe_of(folder: Path, shape: PreTrainedConfig, **keys: Any) -> Recipe:
 
 
 def measured(recipe: Recipe) -> PassMemory:
-    return training_memory(outline_models(recipe).policy, recipe, "cpu")
+    policy = outline_models(recipe).policy
+    return training_memory(policy, recipe.sizes, recipe.rollout, recipe.run.tasks_per_step, "cpu")
 
 
 @pytest.mark.parametrize("tuning", ["lora", "full"])

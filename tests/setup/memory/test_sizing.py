@@ -42,8 +42,9 @@ def test_activations_of_twice_the_tokens_take_twice_the_memory(tmp_path: Path) -
     policy = outline_models(settings).policy
 
     def held(tokens: int) -> int:
-        update = settings.update.model_copy(update={"tokens_per_microbatch": tokens})
-        return training_memory(policy, settings.model_copy(update={"update": update}), "cuda").at_head_bytes
+        sizes = replace(settings.sizes, tokens_per_microbatch=tokens)
+        per_step = settings.run.tasks_per_step
+        return training_memory(policy, sizes, settings.rollout, per_step, "cuda").at_head_bytes
 
     one, four = held(8192), held(32_768)
     assert four == pytest.approx(4 * one, rel=1e-2)

@@ -18,10 +18,10 @@ from turnwise.setup.memory import (
     plan_for_recipe,
     step_sizes_line,
 )
-from turnwise.setup.request import RunRequest
 from turnwise.setup.requirements import task_problems
-from turnwise.setup.resolve import resolve
+from turnwise.setup.resolved_run import ResolvedRun
 from turnwise.setup.servers import servers_of
+from turnwise.system.python_functions import NOTHING_GIVEN
 from turnwise.system.terminal import counted
 from turnwise.tasks.load import load
 from turnwise.types import Task
@@ -40,65 +40,72 @@ class DryRun:
     unchecked: tuple[str, ...] = ()
 
 
-async def dry_run(recipe: Recipe, listing: ToolListing | None = None) -> DryRun:
+def to_check(recipe: Recipe) -> ResolvedRun:
+    """Return the run with the tasks of all its files and with the servers that a replay would not start.
+
+    Raises ValueError for a mistake that leaves nothing else to check.
+    """
+    recipe.tasks.require_train()
+    recipe.rollout.require_exploration()
+    tasks = {split: load(path) for split, path in recipe.tasks.files.items()}
+    return ResolvedRun(recipe.with_steps(len(tasks["train"])), tasks, servers_of(recipe), NOTHING_GIVEN)
+
+
+async def dry_run(run: ResolvedRun, listing: ToolListing | None = None) -> DryRun:
     """Check a run: start the servers, list their tools and read the model's configuration, not its weights.
 
     A model that is not there hides nothing else: what needs no model is checked. `listing` has the tools of
-    the recipe's servers if they are known already. Raises ValueError for a mistake that leaves nothing else
-    to check.
+    the run's servers if they are known already. Raises ValueError for a mistake that leaves nothing else to
+    check.
     """
-    chat = _chat(recipe.model)
-    setup = await dry_episodes(recipe, listing, chat if isinstance(chat, RenderedChat) else None)
-    recipe = recipe.with_steps(len(load(recipe.tasks.require_train())))
+    chat = _chat(run.recipe.model)
+    setup = await dry_episodes(run, listing, chat if isinstance(chat, RenderedChat) else None)
     plan: MemoryPlan | ValueError
     try:
-        plan = plan_for_recipe(recipe)
+        plan = plan_for_recipe(run.recipe)
     except ValueError as error:  # a mistake in the recipe, or a model that is not there
         plan = error
-    warm_start = _warm_start(recipe)
+    warm_start = _warm_start(run)
     missing = [chat] if isinstance(chat, str) else []
-    problems = [*missing, *setup.problems, *warm_start.problems, *_misfits(recipe, plan)]
+    problems = [*missing, *setup.problems, *warm_start.problems, *_misfits(run, plan)]
     unplanned = []
     if isinstance(plan, ValueError) and not isinstance(plan, UnsupportedArchitecture):
         problems.append(str(plan))
         unplanned.append("the memory, which depends on the model")
     return DryRun(
-        tuple(_lines(recipe, plan, (*setup.lines, *warm_start.lines))),
+        tuple(_lines(run.recipe, plan, (*setup.lines, *warm_start.lines))),
         tuple(dict.fromkeys(problems)),  # each part that needs the model says that it is missing
         (*setup.unchecked, *unplanned),
     )
 
 
-def _warm_start(recipe: Recipe) -> DryRun:
-    if not recipe.run.warm_start:
+def _warm_start(run: ResolvedRun) -> DryRun:
+    if not run.recipe.run.warm_start:
         return DryRun((), ())
     try:
-        num_lessons = len(demonstrated(resolve(RunRequest(recipe), recipe, ("train",))))
-        check_sft_limits(recipe)
+        num_lessons = len(demonstrated(run))
+        check_sft_limits(run.recipe)
     except ValueError as error:
         return DryRun((), (f"run.warm_start: {error}",))
-    epochs = counted(recipe.sft.num_epochs, "epoch")
-    rounds = counted(recipe.sft.rescue_rounds, "round")
+    epochs = counted(run.recipe.sft.num_epochs, "epoch")
+    rounds = counted(run.recipe.sft.rescue_rounds, "round")
     return DryRun(
         (f"warm start: {epochs} of {counted(num_lessons, 'demonstration')}, {rounds} of rescues",), ()
     )
 
 
 async def dry_episodes(
-    recipe: Recipe, listing: ToolListing | None = None, chat: RenderedChat | None = None
+    run: ResolvedRun, listing: ToolListing | None = None, chat: RenderedChat | None = None
 ) -> DryRun:
     """Check what episodes need, whichever trainer learns from them: tasks, tools and rewards.
 
     Without `chat` the lengths of prompts are not checked: the model may exist on other machines only.
     """
-    recipe.tasks.require_train()
-    recipe.rollout.require_exploration()
+    recipe, tasks = run.recipe, run.tasks
     async with Rewards(parts_of(recipe.rewards)):
         pass  # raises for an unknown part or option
-    servers = servers_of(recipe)
-    listing = listing or await list_tools(servers.specs)
+    listing = listing or await list_tools(run.servers.specs)
     tools = [tool for offered in listing.tools.values() for tool in offered]
-    tasks = {split: load(path) for split, path in recipe.tasks.files.items()}
     used = used_servers(
         [task for split in tasks.values() for task in split], [*listing.tools, *listing.failures]
     )
@@ -107,7 +114,7 @@ async def dry_episodes(
     if problems:
         unchecked.append("the tasks, whose tools are not known")
     else:
-        problems += _shortened(task_problems(recipe, tools, servers.live, chat))
+        problems += _shortened(task_problems(run, tools, run.servers.live, chat))
     if chat is None:
         unchecked.append("the length of prompts, which needs the model's tokenizer")
     counts = ", ".join(f"{len(split_tasks)} {split}" for split, split_tasks in tasks.items())
@@ -116,7 +123,7 @@ async def dry_episodes(
         unchecked += [] if chat is not None else [f"the environment {recipe.environment}"]
     else:
         offered = f"{counted(len(listing.tools), 'server')} with {counted(len(tools), 'tool')}"
-    return DryRun((f"tasks: {counts}; {offered}", *servers.notes), tuple(problems), tuple(unchecked))
+    return DryRun((f"tasks: {counts}; {offered}", *run.servers.notes), tuple(problems), tuple(unchecked))
 
 
 async def _try_environment(
@@ -149,8 +156,9 @@ def _shortened(found: list[str]) -> list[str]:
     return found[:_MAX_SHOWN] + more
 
 
-def _misfits(recipe: Recipe, plan: MemoryPlan | ValueError) -> Iterator[str]:
+def _misfits(run: ResolvedRun, plan: MemoryPlan | ValueError) -> Iterator[str]:
     """The requirements of the recipe that this machine or this model does not meet."""
+    recipe = run.recipe
     for requirement in requirements(recipe, is_on_skyrl=False):
         if requirement.is_needed and requirement.version is None:
             yield requirement.complaint
@@ -163,7 +171,7 @@ def _misfits(recipe: Recipe, plan: MemoryPlan | ValueError) -> Iterator[str]:
             yield f"rollout.tokens_per_episode is {longest}, and the model's context {plan.context}"
         if plan.memory is not None and not plan.fits:
             yield f"memory: {_gb(plan.num_bytes)} are needed: see `turnwise doctor --plan`"
-    for spec in servers_of(recipe).specs:
+    for spec in run.servers.specs:
         try:
             spec.shared_by(recipe.hardware.num_processes)
         except ValueError as error:

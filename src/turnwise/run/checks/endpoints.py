@@ -1,9 +1,9 @@
 """Ask each judge and the model that plays users one short question, if they are behind endpoints."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
-from turnwise.config import Recipe, UserConfig
+from turnwise.config import RewardConfig, UserConfig
 from turnwise.rewards.judge import Judge
 from turnwise.run.checks.findings import Finding, FindingLevel
 from turnwise.run.checks.machine import has_model_packages
@@ -16,16 +16,18 @@ _QUESTION = Message("user", "Say hello.")
 _RUBRIC = "The answer is a greeting."
 
 
-async def check_endpoints(recipe: Recipe) -> AsyncIterator[Finding]:
-    """Check all endpoints that the recipe's episodes ask.
+async def check_endpoints(
+    rewards: Iterable[RewardConfig], user: UserConfig, *, is_replayed: bool
+) -> AsyncIterator[Finding]:
+    """Check all endpoints that a recipe's episodes ask.
 
     A replayed cassette asks no user, and without the packages of the extra `train` nobody can.
     """
-    for part in recipe.rewards:
+    for part in rewards:
         if part.name == "judge":
             yield await _check_judge(part.options)
-    if recipe.user.url and not recipe.tools.is_replayed and has_model_packages():
-        yield await _check_user(recipe.user)
+    if user.url and not is_replayed and has_model_packages():
+        yield await _check_user(user)
 
 
 async def _check_judge(options: Mapping[str, Any]) -> Finding:

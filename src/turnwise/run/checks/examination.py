@@ -38,7 +38,8 @@ async def examine(
         yield await asyncio.to_thread(machine.check_device, recipe.model.device if recipe else "auto")
     if recipe is not None:
         yield machine.check_disk(recipe.run.folder, needed_bytes)
-        async for finding in check_endpoints(recipe):
+        is_replayed = recipe.tools.is_replayed
+        async for finding in check_endpoints(recipe.rewards, recipe.user, is_replayed=is_replayed):
             yield finding
     yield await asyncio.to_thread(machine.check_sandbox)
     for finding in keys.check_keys(servers):

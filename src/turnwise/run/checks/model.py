@@ -77,7 +77,7 @@ def check_tasks(run: ResolvedRun, reached: Reached) -> Iterator[Finding]:
             "tasks", FindingLevel.WARNING, "not checked: a server is down, so its tools are not known"
         )
         return
-    problems = task_problems(recipe, reached.tools, reached.live, chat=None)
+    problems = task_problems(run, reached.tools, reached.live, chat=None)
     for problem in problems[:_MAX_SHOWN]:
         yield Finding(
             "tasks", FindingLevel.BAD, problem, "change the file, the recipe, or the servers of mcp.json"

@@ -201,7 +201,7 @@ def _sized(recipe: Recipe) -> Recipe:
     if not recipe.lacks_sizes:
         return recipe
     try:
-        return find_sizes(recipe, memory_for(recipe)).recipe
+        return find_sizes(recipe, memory_for(recipe.model.device, recipe.hardware.num_processes)).recipe
     except UnsupportedArchitecture as error:
         logger.warning("%s; defaults are used", error)
         return recipe

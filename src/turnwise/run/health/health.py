@@ -72,13 +72,13 @@ def _at_most(value: float, threshold: float) -> bool:
     return not value > threshold
 
 
-def _update_the_reference(recipe: Recipe) -> str:
-    is_frozen = recipe.reference.kind == "frozen"
+def _update_the_reference(kind: str) -> str:
+    is_frozen = kind == "frozen"
     return "update the reference during the run (reference.kind hard or ema)" if is_frozen else ""
 
 
-def _use_easier_tasks(recipe: Recipe) -> str:
-    if recipe.curriculum.kind == "uniform":
+def _use_easier_tasks(curriculum: str) -> str:
+    if curriculum == "uniform":
         return "start with tasks that sometimes succeed (curriculum.kind)"
     return "add easier tasks to tasks.train"
 
@@ -132,7 +132,7 @@ CHECKS: Mapping[str, Check] = {
             "raise algorithm.kl.coefficient",
             lambda recipe: "set algorithm.kl.target" if recipe.algorithm.kl.target is None else "",
             "lower optimizer.learning_rate",
-            _update_the_reference,
+            lambda recipe: _update_the_reference(recipe.reference.kind),
         ),
     ),
     "kl_sampler": Check(
@@ -179,7 +179,7 @@ CHECKS: Mapping[str, Check] = {
         "most calls fail because of the model",
         (
             "warm up with `turnwise sft`",
-            _use_easier_tasks,
+            lambda recipe: _use_easier_tasks(recipe.curriculum.kind),
             "offer fewer tools per task",
             "look at the errors in trajectories/",
         ),
@@ -198,7 +198,7 @@ CHECKS: Mapping[str, Check] = {
                 else ""
             ),
             lambda recipe: f"raise rollout.group_size (now {recipe.rollout.group_size})",
-            _use_easier_tasks,
+            lambda recipe: _use_easier_tasks(recipe.curriculum.kind),
             "warm up with `turnwise sft`",
         ),
     ),
@@ -257,7 +257,7 @@ CHECKS: Mapping[str, Check] = {
         "algorithm.kl.hard_cap; without updates the policy cannot recover",
         (
             "resume with a higher algorithm.kl.hard_cap",
-            _update_the_reference,
+            lambda recipe: _update_the_reference(recipe.reference.kind),
             "next time lower optimizer.learning_rate or raise algorithm.kl.coefficient",
         ),
     ),
@@ -341,7 +341,8 @@ def _check(name: str, check: Check, metrics: Metrics, recipe: Recipe, detail: st
         level = AlarmLevel.HALT if name in recipe.health.halt else AlarmLevel.WARNING
         if name == "not_a_number" and _not_finite(metrics):
             detail = f"in {', '.join(_not_finite(metrics))}"
-        yield Alarm(name, level, value, check.threshold, _message(check, recipe, value, detail))
+        remedies = [remedy if isinstance(remedy, str) else remedy(recipe) for remedy in check.remedies]
+        yield Alarm(name, level, value, check.threshold, _message(check, remedies, value, detail))
 
 
 def _value(name: str, check: Check, metrics: Metrics) -> float | None:
@@ -357,9 +358,8 @@ def _not_finite(metrics: Metrics) -> Sequence[str]:
     return sorted(name for name, value in metrics.items() if not math.isfinite(value))
 
 
-def _message(check: Check, recipe: Recipe, value: float, detail: str) -> str:
+def _message(check: Check, remedies: Sequence[str], value: float, detail: str) -> str:
     where = f" ({detail})" if detail else ""
-    remedies = (remedy if isinstance(remedy, str) else remedy(recipe) for remedy in check.remedies)
     return (
         f"{check.metric} is {value:.4g}, {check.wording} {check.threshold:g}{where}: {check.meaning}. "
         f"Try: {'; '.join(remedy for remedy in remedies if remedy)}."

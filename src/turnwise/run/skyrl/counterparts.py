@@ -9,9 +9,16 @@ from turnwise.config import (
     AlgorithmConfig,
     EvaluationConfig,
     KLConfig,
+    ModelConfig,
+    OptimizerConfig,
+    PolicyConfig,
     Recipe,
+    RolloutConfig,
+    Sizes,
+    SkyRLConfig,
     TasksConfig,
     TrackerConfig,
+    UpdateConfig,
 )
 from turnwise.models.places import model_place
 
@@ -36,8 +43,21 @@ _SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": 
 _LOGGERS = ("wandb", "tensorboard")
 
 
-def _policy(recipe: Recipe) -> Overrides:
-    policy, model = recipe.policy, recipe.model
+def counterparts(recipe: Recipe) -> Overrides:
+    """All keys of SkyRL but those of paths and the logger."""
+    is_async, sizes = recipe.run.mode == "async", recipe.sizes
+    return {
+        "trainer.seed": recipe.seed,
+        **_policy(recipe.policy, recipe.model, sizes),
+        **_sampling(recipe.rollout, recipe.evaluation, is_async=is_async),
+        **_engines(recipe.skyrl, sizes, is_eager=recipe.engine.vllm.eager, is_async=is_async),
+        **_algorithm(recipe),
+        **_optimizer(recipe.optimizer, recipe.update, recipe.run.tasks_per_step, sizes),
+        **_run(recipe),
+    }
+
+
+def _policy(policy: PolicyConfig, model: ModelConfig, sizes: Sizes) -> Overrides:
     if model.dtype == "float16":
         raise ValueError("model.dtype: SkyRL trains in bfloat16 or float32")
     if model.quantisation != "none":
@@ -49,7 +69,6 @@ def _policy(recipe: Recipe) -> Overrides:
     targets = policy.lora_targets if isinstance(policy.lora_targets, str) else list(policy.lora_targets)
     return _precision(model.dtype) | {
         "trainer.strategy": "fsdp",
-        "trainer.seed": recipe.seed,
         "trainer.policy.model.path": model_place(model.path),
         "trainer.bf16": model.dtype == "bfloat16",
         "generator.inference_engine.model_dtype": model.dtype,
@@ -57,7 +76,7 @@ def _policy(recipe: Recipe) -> Overrides:
         "trainer.policy.model.lora.alpha": int(policy.lora_alpha),
         "trainer.policy.model.lora.dropout": 0.0,
         "trainer.policy.model.lora.target_modules": targets,
-        "trainer.gradient_checkpointing": bool(recipe.sizes.gradient_checkpointing),
+        "trainer.gradient_checkpointing": bool(sizes.gradient_checkpointing),
     }
 
 
@@ -69,15 +88,11 @@ def _precision(dtype: str) -> Overrides:
     return {f"trainer.{model}.fsdp_config.mixed_precision.param_dtype": "fp32" for model in models}
 
 
-def _sampling(recipe: Recipe) -> Overrides:
-    rollout = recipe.rollout
+def _sampling(rollout: RolloutConfig, evaluation: EvaluationConfig, *, is_async: bool) -> Overrides:
     rollout.require_exploration()
-    evaluation = {
-        "temperature": recipe.evaluation.temperature,
-        "max_generate_length": rollout.tokens_per_turn,
-    }
+    evaluated = {"temperature": evaluation.temperature, "max_generate_length": rollout.tokens_per_turn}
     redraws: Overrides = {}
-    if rollout.dynamic_sampling and recipe.run.mode == "async":
+    if rollout.dynamic_sampling and is_async:
         redraws = {
             "trainer.algorithm.zero_variance_filter": True,
             "trainer.fully_async.sample_full_batch": True,
@@ -89,8 +104,8 @@ def _sampling(recipe: Recipe) -> Overrides:
         "generator.n_samples_per_prompt": rollout.group_size,
         "generator.sampling_params.temperature": rollout.temperature,
         "generator.sampling_params.max_generate_length": rollout.tokens_per_turn,
-        "generator.eval_sampling_params": evaluation,
-        "generator.eval_n_samples_per_prompt": recipe.evaluation.num_samples,
+        "generator.eval_sampling_params": evaluated,
+        "generator.eval_n_samples_per_prompt": evaluation.num_samples,
         # turnwise limits the episodes itself; SkyRL must not truncate them
         "trainer.max_prompt_length": rollout.tokens_per_episode,
         "generator.max_input_length": rollout.tokens_per_episode,
@@ -98,8 +113,7 @@ def _sampling(recipe: Recipe) -> Overrides:
     }
 
 
-def _engines(recipe: Recipe) -> Overrides:
-    cluster = recipe.skyrl
+def _engines(cluster: SkyRLConfig, sizes: Sizes, *, is_eager: bool, is_async: bool) -> Overrides:
     num_gpus = cluster.num_nodes * cluster.gpus_per_node
     num_engines = cluster.num_engines or num_gpus // cluster.gpus_per_engine
     if cluster.colocate and num_engines * cluster.gpus_per_engine != num_gpus:
@@ -107,7 +121,7 @@ def _engines(recipe: Recipe) -> Overrides:
             f"skyrl.num_engines: {num_engines} engines of {cluster.gpus_per_engine} GPUs do not match the "
             f"{num_gpus} training GPUs; set skyrl.colocate = false, or other numbers"
         )
-    if cluster.colocate and recipe.run.mode == "async":
+    if cluster.colocate and is_async:
         raise ValueError("run.mode is 'async', which needs skyrl.colocate = false: both run at the same time")
     groups = ("policy", "ref", "critic")
     return {
@@ -116,9 +130,9 @@ def _engines(recipe: Recipe) -> Overrides:
         **{f"trainer.placement.{group}_num_gpus_per_node": cluster.gpus_per_node for group in groups},
         "generator.inference_engine.num_engines": num_engines,
         "generator.inference_engine.tensor_parallel_size": cluster.gpus_per_engine,
-        "generator.inference_engine.gpu_memory_utilization": recipe.sizes.gpu_memory_utilization,
-        "generator.inference_engine.enforce_eager": recipe.engine.vllm.eager,
-        "generator.inference_engine.max_num_seqs": recipe.sizes.max_batch,
+        "generator.inference_engine.gpu_memory_utilization": sizes.gpu_memory_utilization,
+        "generator.inference_engine.enforce_eager": is_eager,
+        "generator.inference_engine.max_num_seqs": sizes.max_batch,
     }
 
 
@@ -141,7 +155,7 @@ def _algorithm(recipe: Recipe) -> Overrides:
         if algorithm.gamma_unit == "turn":
             raise ValueError("algorithm.gamma_unit: SkyRL discounts only per token")
         overrides |= {
-            "trainer.critic.model.path": _policy(recipe)["trainer.policy.model.path"],
+            "trainer.critic.model.path": model_place(recipe.model.path),
             "trainer.critic.optimizer_config.lr": recipe.value.learning_rate,
             # if the recipe does not clip values: too wide to ever clip
             "trainer.algorithm.value_clip": recipe.value.max_change or 1e9,
@@ -217,8 +231,9 @@ def _kl(kl: KLConfig, reference: str) -> Overrides:
     }
 
 
-def _optimizer(recipe: Recipe) -> Overrides:
-    optimizer, update = recipe.optimizer, recipe.update
+def _optimizer(
+    optimizer: OptimizerConfig, update: UpdateConfig, tasks_per_step: int, sizes: Sizes
+) -> Overrides:
     prefix = "trainer.policy.optimizer_config"
     steps_per_batch = update.num_epochs * update.num_minibatches
     return {
@@ -230,10 +245,8 @@ def _optimizer(recipe: Recipe) -> Overrides:
         f"{prefix}.num_warmup_steps": optimizer.warmup_steps * steps_per_batch,
         f"{prefix}.max_grad_norm": optimizer.max_gradient_norm,
         "trainer.update_epochs_per_batch": update.num_epochs,
-        "trainer.policy_mini_batch_size": _tasks_per_minibatch(
-            recipe.run.tasks_per_step, recipe.update.num_minibatches
-        ),
-        "trainer.max_tokens_per_microbatch": recipe.sizes.tokens_per_microbatch,
+        "trainer.policy_mini_batch_size": _tasks_per_minibatch(tasks_per_step, update.num_minibatches),
+        "trainer.max_tokens_per_microbatch": sizes.tokens_per_microbatch,
     }
 
 
@@ -283,9 +296,6 @@ def _run(recipe: Recipe) -> Overrides:
             * (run.max_staleness + 1),
         }
     return overrides
-
-
-PARTS = (_policy, _sampling, _engines, _algorithm, _optimizer, _run)
 
 
 def paths_and_logger(trackers: Sequence[TrackerConfig], tasks: TasksConfig, folder: Path) -> Overrides:

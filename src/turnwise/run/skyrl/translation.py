@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from turnwise.config import CurriculumConfig, HardwareConfig, HealthConfig, Recipe, SftConfig
-from turnwise.run.skyrl.counterparts import PARTS, Overrides, differences, paths_and_logger
+from turnwise.run.skyrl.counterparts import Overrides, counterparts, differences, paths_and_logger
 
 READ_BY_EPISODES = (
     "environment",
@@ -107,11 +107,10 @@ class Translation:
 
 def translate(recipe: Recipe, folder: Path) -> Translation:
     """Translate the recipe of a run in `folder`; ValueError for an algorithm that SkyRL does not have."""
-    overrides: Overrides = {}
-    for part in PARTS:
-        overrides |= part(recipe)
-    overrides |= paths_and_logger(recipe.trackers, recipe.tasks, folder) | dict(
-        flattened(recipe.skyrl.overrides)
+    overrides = (
+        counterparts(recipe)
+        | paths_and_logger(recipe.trackers, recipe.tasks, folder)
+        | dict(flattened(recipe.skyrl.overrides))
     )
     default = dict(leaves(Recipe()))
     changed_keys = {key for key, value in leaves(recipe) if value != default[key]}

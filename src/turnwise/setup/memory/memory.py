@@ -10,13 +10,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from turnwise.config import DEFAULT_SIZES, Recipe, Sizes, override_recipe
+from turnwise.config import (
+    DEFAULT_SIZES,
+    EngineConfig,
+    ModelConfig,
+    PolicyConfig,
+    Recipe,
+    Sizes,
+    override_recipe,
+)
 from turnwise.models.device_memory import Memory
 from turnwise.models.devices import check_tensors, choose_device
 from turnwise.setup.memory.outline import outline
 from turnwise.setup.memory.passes import (
     PassMemory,
     SizedModel,
+    has_value_adapter,
     head_bytes,
     measure_model,
     sampling_bytes,
@@ -96,10 +105,11 @@ class RecipeModels:
 
 def outline_models(recipe: Recipe) -> RecipeModels:
     """Raises ValueError for a mistake in the recipe, UnsupportedArchitecture for one that is not planned."""
-    of_users = recipe.of_users()
-    policy = _measured_policy(recipe)
+    has_value, users = has_value_adapter(recipe.algorithm, recipe.value), recipe.of_users()
+    policy = _measured(recipe.model, recipe.policy, has_value=has_value)
     count_recomputed(policy.model, recipe.sizes.gradient_checkpointing)
-    return RecipeModels(policy, None if of_users is None else _measured_policy(of_users))
+    of_users = None if users is None else _measured(users.model, users.policy, has_value=has_value)
+    return RecipeModels(policy, of_users)
 
 
 def plan_memory(
@@ -119,10 +129,14 @@ def plan_memory(
     policy, users = models.policy, recipe.of_users()
     with _unplannable_on_error(policy.model):
         training = tuple(_training_parts(recipe, policy, device)) if is_trained else ()
-        parts = (*training, *_engine_parts(recipe, policy, memory))
+        is_shared = recipe.model.quantisation != "none"
+        engine = _engine_parts(recipe.engine, recipe.sizes, policy, memory, is_shared=is_shared)
+        parts = (*training, *engine)
     if users is not None and models.users is not None:
         with _unplannable_on_error(models.users.model):
-            of_users = tuple(_engine_parts(users, models.users, memory))
+            is_shared = users.model.quantisation != "none"
+            engine = _engine_parts(users.engine, users.sizes, models.users, memory, is_shared=is_shared)
+            of_users = tuple(engine)
         parts += tuple(replace(part, name=part.name.replace("engine", "users", 1)) for part in of_users)
     sharding = sharding_of(recipe.hardware)
     parts = tuple(
@@ -150,11 +164,6 @@ def plan_memory(
     )
 
 
-def check_device_limits(recipe: Recipe, device: str | None = None) -> None:
-    """Raise ValueError if a run needs a tensor too large for the device; only mps has such a limit."""
-    _check_limits(recipe, device, "an update's largest tensor (update.tokens_per_microbatch)")
-
-
 def check_sft_limits(recipe: Recipe, device: str | None = None) -> None:
     """`check_device_limits` for `turnwise sft`, which has steps of its own and does not sample."""
     # Nothing is played, so the environment of a run whose successes are learned plays no part.
@@ -163,19 +172,21 @@ def check_sft_limits(recipe: Recipe, device: str | None = None) -> None:
         "environment": "",
         "engine.kind": "scripted",
     }
-    _check_limits(
-        override_recipe(recipe, changes), device, "a step's largest tensor (update.tokens_per_microbatch)"
-    )
+    check_device_limits(override_recipe(recipe, changes), device, learning="a step")
 
 
-def _check_limits(recipe: Recipe, device: str | None, training_tensor: str) -> None:
+def check_device_limits(recipe: Recipe, device: str | None = None, learning: str = "an update") -> None:
+    """Raise ValueError if a run needs a tensor too large for the device; only mps has such a limit."""
     device = device or choose_device(recipe.model.device)
     if device != "mps":
         return
     try:
-        policy = _measured_policy(recipe)
+        has_value = has_value_adapter(recipe.algorithm, recipe.value)
+        policy = _measured(recipe.model, recipe.policy, has_value=has_value)
         with _unplannable_on_error(policy.model):
-            training = training_memory(policy, recipe, device)
+            training = training_memory(
+                policy, recipe.sizes, recipe.rollout, recipe.run.tasks_per_step, device
+            )
     except UnsupportedArchitecture as error:
         logger.warning("cannot check whether mps can hold every tensor: %s", error)
         return
@@ -187,16 +198,16 @@ def _check_limits(recipe: Recipe, device: str | None, training_tensor: str) -> N
         device,
         {
             "the largest weight (model.dtype)": policy.largest_bytes,
-            training_tensor: training.largest_bytes,
+            f"{learning}'s largest tensor (update.tokens_per_microbatch)": training.largest_bytes,
             "keys and values (engine.cache_tokens)": rows if engine.kind == "transformers" else 0,
         },
     )
 
 
-def _measured_policy(recipe: Recipe) -> SizedModel:
-    shape = outline(recipe.model)
+def _measured(model: ModelConfig, policy: PolicyConfig, *, has_value: bool) -> SizedModel:
+    shape, is_quantised = outline(model), model.quantisation != "none"
     with _unplannable_on_error(shape, but=ValueError):  # invalid adapters: a user's mistake
-        return measure_model(shape, recipe)
+        return measure_model(shape, policy, is_quantised=is_quantised, has_value=has_value)
 
 
 @contextlib.contextmanager
@@ -243,7 +254,7 @@ def _training_parts(recipe: Recipe, policy: SizedModel, device: str) -> Iterator
 
 def _transient_part(recipe: Recipe, policy: SizedModel, device: str) -> MemoryPart:
     """The largest of the temporary allocations of a step, which never coexist."""
-    training = training_memory(policy, recipe, device)
+    training = training_memory(policy, recipe.sizes, recipe.rollout, recipe.run.tasks_per_step, device)
     activations = _peak_activations(policy, training, device)
     why = f"{training.num_tokens:,} tokens at a time (update.tokens_per_microbatch)"
     num_layers = len(repeated_layers(policy.model))
@@ -290,8 +301,10 @@ def _peak_activations(policy: SizedModel, training: PassMemory, device: str) -> 
     return max(training.peak_bytes, training.at_head_bytes + head_bytes(policy, training.num_tokens, device))
 
 
-def _engine_parts(recipe: Recipe, policy: SizedModel, memory: Memory | None) -> Iterator[MemoryPart]:
-    engine, sizes = recipe.engine, recipe.sizes
+def _engine_parts(
+    engine: EngineConfig, sizes: Sizes, policy: SizedModel, memory: Memory | None, *, is_shared: bool
+) -> Iterator[MemoryPart]:
+    """The engine's parts; if `is_shared`, it samples with the quantised base of the policy."""
     if engine.kind == "vllm":
         share, cache = sizes.gpu_memory_utilization, sizes.cache_gib
         taken = int(share * memory.total) if memory is not None else 0
@@ -302,7 +315,6 @@ def _engine_parts(recipe: Recipe, policy: SizedModel, memory: Memory | None) -> 
         yield MemoryPart(VLLM, taken, why + (", free during an update" if engine.vllm.sleep else ""))
     if engine.kind != "transformers":
         return
-    is_shared = recipe.model.quantisation != "none"
     yield MemoryPart("engine: weights", 0 if is_shared else policy.plain_bytes, "a copy of its own")
     yield MemoryPart(
         "engine: adapters", policy.adapter_bytes if is_shared else 0, "on the base of the policy"

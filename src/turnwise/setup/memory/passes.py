@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from turnwise.config import AlgorithmConfig, PolicyConfig, Recipe, ValueConfig
+from turnwise.config import AlgorithmConfig, PolicyConfig, RolloutConfig, Sizes, ValueConfig
 from turnwise.engines.transformers import PREFILL_CHUNK
 from turnwise.setup.memory import attention
 from turnwise.setup.memory.few_layers import HeldBytes, by_layers
@@ -49,6 +49,8 @@ class SizedModel:
     """The number of entries of the largest quantised weight; 0 if none is quantised."""
     kv_bytes: int
     """The keys and values of one token."""
+    has_value: bool
+    """Whether an adapter of its own computes values."""
     passes: "dict[int, dict[int, PassMemory]]" = field(default_factory=dict)
     """Training passes that were measured, by the number of recomputed layers, and by their tokens."""
     sampling: dict[int, int] = field(default_factory=dict)
@@ -67,24 +69,18 @@ class PassMemory:
     """The largest single tensor."""
 
 
-def measure_model(model: Any, recipe: Recipe) -> SizedModel:
+def measure_model(model: Any, policy: PolicyConfig, *, is_quantised: bool, has_value: bool) -> SizedModel:
     """Prepare the model as the policy does (adapters on a frozen base, or full tuning) and measure it."""
     base = list(model.parameters())
     num_parameters = sum(weight.numel() for weight in base)
     plain_bytes = sum(_bytes(weight) for weight in base)
     largest_bytes = max(_bytes(weight) for weight in base)
     linear = [layer.weight for layer in _quantisable(model)]
-    is_quantised = recipe.model.quantisation != "none"
     quantised = sum(weight.numel() for weight in linear) if is_quantised else 0
     replaced = sum(_bytes(weight) for weight in linear) if is_quantised else 0
     changed, trainable = list[Tensor](), base
-    if recipe.policy.tuning == "lora":
-        trainable, changed = _adapt(
-            model,
-            recipe.policy,
-            has_value=_has_value_adapter(recipe.algorithm, recipe.value),
-            is_fused=not is_quantised,
-        )
+    if policy.tuning == "lora":
+        trainable, changed = _adapt(model, policy, has_value=has_value, is_fused=not is_quantised)
     else:
         model.requires_grad_(True)
     model.eval()
@@ -97,7 +93,7 @@ def measure_model(model: Any, recipe: Recipe) -> SizedModel:
         num_parameters=num_parameters,
         num_trained=sum(weight.numel() for weight in trainable),
         trained_bytes=sum(_bytes(weight) for weight in trainable),
-        adapter_bytes=sum(_bytes(weight) for weight in trainable) if recipe.policy.tuning == "lora" else 0,
+        adapter_bytes=sum(_bytes(weight) for weight in trainable) if policy.tuning == "lora" else 0,
         plain_bytes=plain_bytes,
         weight_bytes=plain_bytes - replaced + int(quantised * NF4_BYTES),
         adapted_bytes=sum(_bytes(weight) for weight in changed),
@@ -105,6 +101,7 @@ def measure_model(model: Any, recipe: Recipe) -> SizedModel:
         largest_bytes=largest_bytes,
         largest_linear=max((weight.numel() for weight in linear), default=0) if is_quantised else 0,
         kv_bytes=2 * text.num_hidden_layers * num_key_heads * head_dim * model.dtype.itemsize,
+        has_value=has_value,
     )
 
 
@@ -123,7 +120,7 @@ def _adapt(
     return [weight for weight in model.parameters() if weight.requires_grad], changed
 
 
-def _has_value_adapter(algorithm: AlgorithmConfig, value: ValueConfig) -> bool:
+def has_value_adapter(algorithm: AlgorithmConfig, value: ValueConfig) -> bool:
     return algorithm.advantage == "gae" and value.trunk == "adapter"
 
 
@@ -136,10 +133,17 @@ def _bytes(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def training_memory(policy: SizedModel, recipe: Recipe, device: str) -> PassMemory:
-    """The memory of the forward and backward pass of a micro-batch, while gradients are already allocated."""
-    model, num_tokens = policy.model, _tokens_per_microbatch(recipe)
-    num_recomputed = count_recomputed(model, recipe.sizes.gradient_checkpointing)
+def training_memory(
+    policy: SizedModel, sizes: Sizes, rollout: RolloutConfig, tasks_per_step: int, device: str
+) -> PassMemory:
+    """The memory of the forward and backward pass of a micro-batch, while gradients are already allocated.
+
+    The micro-batch is the largest: at least one whole episode, at most all episodes of a step.
+    """
+    model, longest = policy.model, rollout.tokens_per_episode
+    num_tokens = max(sizes.tokens_per_microbatch, longest)
+    num_tokens = min(num_tokens, tasks_per_step * rollout.group_size * longest)
+    num_recomputed = count_recomputed(model, sizes.gradient_checkpointing)
     measured = policy.passes.setdefault(num_recomputed, {})
     found = measured.get(num_tokens) or _between(measured, num_tokens)
     if found is not None:
@@ -150,8 +154,8 @@ def training_memory(policy: SizedModel, recipe: Recipe, device: str) -> PassMemo
         fuse_norms(model, PlannedNorm)
     for weight in model.parameters():
         weight.grad = torch.empty_like(weight) if weight.requires_grad else None
-    scores = _scores(recipe.rollout.tokens_per_episode, num_tokens, device)
-    num_passes = 2 if _has_value_adapter(recipe.algorithm, recipe.value) else 1
+    scores = _scores(longest, num_tokens, device)
+    num_passes = 2 if policy.has_value else 1
 
     def measure(num_recomputed: int) -> HeldBytes:
         checkpoint_layers(model, nullcontext, num_recomputed)
@@ -198,13 +202,6 @@ def _between(measured: Mapping[int, PassMemory], num_tokens: int) -> PassMemory 
 
 def _tokens(known: PassMemory) -> int:
     return known.num_tokens
-
-
-def _tokens_per_microbatch(recipe: Recipe) -> int:
-    """The largest micro-batch: at least one whole episode, at most all episodes of a step."""
-    longest = recipe.rollout.tokens_per_episode
-    per_step = recipe.run.tasks_per_step * recipe.rollout.group_size * longest
-    return min(max(recipe.sizes.tokens_per_microbatch, longest), per_step)
 
 
 def _scores(longest: int, num_tokens: int, device: str) -> tuple[int, int] | None:

@@ -54,16 +54,17 @@ def plan_for_recipe(recipe: Recipe, memory: Memory | None = None) -> MemoryPlan:
 
     If this machine does not have the device and `memory` is None, unset sizes have their defaults.
     """
-    return find_sizes(recipe, memory or memory_for(recipe)).plan
+    memory = memory or memory_for(recipe.model.device, recipe.hardware.num_processes)
+    return find_sizes(recipe, memory).plan
 
 
-def memory_for(recipe: Recipe) -> Memory | None:
-    """The memory for one process of the recipe; None if this machine does not have its device."""
+def memory_for(device: str, num_processes: int) -> Memory | None:
+    """The memory for one of these processes; None if this machine does not have the device."""
     try:
-        device = choose_device(recipe.model.device)
+        device = choose_device(device)
     except ValueError:
         return None
-    device_memory, num_processes = memory_of(device), recipe.hardware.num_processes
+    device_memory = memory_of(device)
     if device == "cuda":  # each process has a GPU of its own
         return replace(device_memory, host=memory_of("cpu").free // num_processes)
     return Memory(device_memory.free // num_processes, device_memory.total // num_processes)
@@ -73,8 +74,9 @@ def with_engine_sizes(recipe: Recipe) -> Recipe:
     """The recipe with sizes for playing alone; they are found only for a GPU."""
     if not recipe.lacks_sizes or choose_device(recipe.model.device) != "cuda":
         return recipe
+    memory = memory_for(recipe.model.device, recipe.hardware.num_processes)
     try:
-        return find_sizes(recipe, memory_for(recipe), is_trained=False).recipe
+        return find_sizes(recipe, memory, is_trained=False).recipe
     except UnsupportedArchitecture:
         return recipe
 
