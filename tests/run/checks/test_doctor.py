@@ -270,6 +270,11 @@ async def test_an_engine_server_that_does_not_answer_is_bad() -> None:
 JUDGED = 'rewards=[{name="outcome"}, {name="judge", weight=0.5, options={model="m", base_url="URL"}}]'
 
 
+async def endpoint_findings(recipe: Recipe) -> list[Finding]:
+    found = check_endpoints(recipe.rewards, recipe.user, is_replayed=recipe.tools.is_replayed)
+    return [finding async for finding in found]
+
+
 @pytest.mark.parametrize(
     ("answer", "level", "detail"),
     [
@@ -285,7 +290,7 @@ async def test_endpoints_of_judges_and_users_are_asked_once(
     with LoopbackProvider() as provider:
         provider.play("chat/completions", answer)
         keys = (JUDGED.replace("URL", provider.url), "user.model=m", f"user.url={provider.url}")
-        found = [finding async for finding in check_endpoints(recipe_in(folder, *keys))]
+        found = await endpoint_findings(recipe_in(folder, *keys))
     assert [(finding.what, finding.level) for finding in found] == [("judge", level), ("user", level)]
     assert all(detail in finding.detail for finding in found)
     assert len(provider.requests) == 2
@@ -294,12 +299,8 @@ async def test_endpoints_of_judges_and_users_are_asked_once(
 async def test_endpoints_without_their_key_are_bad(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     far = "https://api.openai.com/v1"
-    found = [
-        finding
-        async for finding in check_endpoints(
-            recipe_in(folder, JUDGED.replace("URL", far), "user.model=m", f"user.url={far}")
-        )
-    ]
+    keys = (JUDGED.replace("URL", far), "user.model=m", f"user.url={far}")
+    found = await endpoint_findings(recipe_in(folder, *keys))
     assert [finding.level for finding in found] == [BAD, BAD]
     assert all("OPENAI_API_KEY" in finding.detail for finding in found)
 

@@ -8,6 +8,7 @@ from turnwise.config.requirements import requirements
 from turnwise.mcp.listing import ToolListing, list_tools
 from turnwise.models.chat import RenderedChat
 from turnwise.rewards import Rewards, parts_of
+from turnwise.run.checks.machine import gigabytes
 from turnwise.run.demonstrations.warm_up import demonstrated
 from turnwise.setup.bench import chat_of, open_environment, used_servers
 from turnwise.setup.memory import (
@@ -41,10 +42,7 @@ class DryRun:
 
 
 def to_check(recipe: Recipe) -> ResolvedRun:
-    """Return the run with the tasks of all its files and with the servers that a replay would not start.
-
-    Raises ValueError for a mistake that leaves nothing else to check.
-    """
+    """Return the run with the tasks of all its files, and its servers even if it replays their calls."""
     recipe.tasks.require_train()
     recipe.rollout.require_exploration()
     tasks = {split: load(path) for split, path in recipe.tasks.files.items()}
@@ -87,11 +85,9 @@ def _warm_start(run: ResolvedRun) -> DryRun:
         check_sft_limits(run.recipe)
     except ValueError as error:
         return DryRun((), (f"run.warm_start: {error}",))
-    epochs = counted(run.recipe.sft.num_epochs, "epoch")
-    rounds = counted(run.recipe.sft.rescue_rounds, "round")
-    return DryRun(
-        (f"warm start: {epochs} of {counted(num_lessons, 'demonstration')}, {rounds} of rescues",), ()
-    )
+    sft, lessons = run.recipe.sft, counted(num_lessons, "demonstration")
+    epochs, rounds = counted(sft.num_epochs, "epoch"), counted(sft.rescue_rounds, "round")
+    return DryRun((f"warm start: {epochs} of {lessons}, {rounds} of rescues",), ())
 
 
 async def dry_episodes(
@@ -170,7 +166,7 @@ def _misfits(run: ResolvedRun, plan: MemoryPlan | ValueError) -> Iterator[str]:
         if plan.context is not None and longest > plan.context:
             yield f"rollout.tokens_per_episode is {longest}, and the model's context {plan.context}"
         if plan.memory is not None and not plan.fits:
-            yield f"memory: {_gb(plan.num_bytes)} are needed: see `turnwise doctor --plan`"
+            yield f"memory: {gigabytes(plan.num_bytes)} are needed: see `turnwise doctor --plan`"
     for spec in run.servers.specs:
         try:
             spec.shared_by(recipe.hardware.num_processes)
@@ -210,9 +206,9 @@ def _lines(recipe: Recipe, plan: MemoryPlan | ValueError, setup: Sequence[str]) 
 def _memory(plan: MemoryPlan | ValueError) -> str:
     if isinstance(plan, ValueError):
         return str(plan) if isinstance(plan, UnsupportedArchitecture) else "not planned"
-    free = "" if plan.memory is None else f" of {_gb(plan.memory.free)} free"
+    free = "" if plan.memory is None else f" of {gigabytes(plan.memory.free)} free"
     per_process = "" if plan.num_processes == 1 else " for each process"
-    planned = f"{_gb(plan.num_bytes)}{free}{per_process} (turnwise doctor --plan)"
+    planned = f"{gigabytes(plan.num_bytes)}{free}{per_process} (turnwise doctor --plan)"
     return f"{planned}; {step_sizes_line(plan.sizes)}"
 
 
@@ -225,7 +221,3 @@ def _shares(hardware: HardwareConfig, num_groups: int) -> str:
         f"processes: {hardware.num_processes}, {hardware.strategy}; each holds {held}, plays {groups} of "
         f"{num_groups} groups and learns from its share of the micro-batches"
     )
-
-
-def _gb(num_bytes: int) -> str:
-    return f"{num_bytes / 1e9:.1f} GB"

@@ -88,24 +88,30 @@ def check_device(wanted: str) -> Finding:
     if chosen == "cuda":
         import torch
 
-        detail = f"{torch.cuda.get_device_name()} with {_gb(memory.free)} of {_gb(memory.total)} free"
+        detail = (
+            f"{torch.cuda.get_device_name()} with {gigabytes(memory.free)} of {gigabytes(memory.total)} free"
+        )
         return Finding("device", FindingLevel.GOOD, f"cuda: {detail}")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Finding("device", FindingLevel.GOOD, f"{chosen}: {cores} cores, {_gb(memory.free)} of memory free")
+    return Finding(
+        "device", FindingLevel.GOOD, f"{chosen}: {cores} cores, {gigabytes(memory.free)} of memory free"
+    )
 
 
 def check_disk(folder: Path, needed_bytes: int) -> Finding:
     """Report the free space where run folders are made; the folder itself need not exist yet."""
     place = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
     free_bytes = shutil.disk_usage(place).free
-    detail = f"{_gb(free_bytes)} free under {place}"
+    detail = f"{gigabytes(free_bytes)} free under {place}"
     if not os.access(place, os.W_OK):
         return Finding(
             "disk", FindingLevel.BAD, f"{place} cannot be written to", "set run.folder to one that can"
         )
     if free_bytes >= needed_bytes:
         return Finding("disk", FindingLevel.GOOD, detail)
-    advice = f"checkpoints and trajectories want {_gb(needed_bytes)}: make room, or set run.folder elsewhere"
+    advice = (
+        f"checkpoints and trajectories want {gigabytes(needed_bytes)}: make room, or set run.folder elsewhere"
+    )
     return Finding("disk", FindingLevel.BAD, detail, advice)
 
 
@@ -120,5 +126,5 @@ def check_sandbox() -> Finding:
     return Finding("sandbox", levels[found.kind], found.detail, advice)
 
 
-def _gb(num_bytes: int) -> str:
+def gigabytes(num_bytes: int) -> str:
     return f"{num_bytes / 1e9:.1f} GB"

@@ -46,30 +46,21 @@ class Check:
     """A rule: the metric, the condition for an alarm, and its message."""
 
     metric: str
-    is_wrong: Callable[[float, float], bool]
-    """(value, threshold); true for a NaN."""
-    wording: str
-    """The relation of value to threshold in words, e.g. "above"."""
+    relation: str
+    """Of a wrong value to the threshold, a key of `_IS_WRONG`."""
     threshold: float
     meaning: str
     remedies: Sequence[Remedy]
     applies: Callable[[Metrics], bool] = lambda metrics: True
 
 
-def _below(value: float, threshold: float) -> bool:
-    return not value >= threshold
-
-
-def _above(value: float, threshold: float) -> bool:
-    return not value <= threshold
-
-
-def _at_least(value: float, threshold: float) -> bool:
-    return not value < threshold
-
-
-def _at_most(value: float, threshold: float) -> bool:
-    return not value > threshold
+_IS_WRONG: Mapping[str, Callable[[float, float], bool]] = {
+    "below": lambda value, threshold: not value >= threshold,
+    "above": lambda value, threshold: not value <= threshold,
+    "at or above": lambda value, threshold: not value < threshold,
+    "at or below": lambda value, threshold: not value > threshold,
+}
+"""True for a NaN, whatever the threshold is."""
 
 
 def _update_the_reference(kind: str) -> str:
@@ -98,7 +89,6 @@ _AFTER_LOSSES = (
 CHECKS: Mapping[str, Check] = {
     "alignment": Check(
         "tokens/alignment",
-        _below,
         "below",
         0.99,
         "trainer and engine differ by more than a nat on sampled tokens, so the trained tokens are not the "
@@ -111,7 +101,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "active_fraction": Check(
         "clip/active_fraction",
-        _below,
         "below",
         0.5,
         "most tokens are clipped and have no gradient",
@@ -124,7 +113,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "kl_reference": Check(
         "kl/reference",
-        _above,
         "above",
         0.5,
         "the policy is far from its reference (nats per token)",
@@ -137,7 +125,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "kl_sampler": Check(
         "kl/sampler",
-        _above,
         "above",
         0.05,
         "the distributions of engine and trainer differ (nats per token)",
@@ -150,7 +137,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "learnable_fraction": Check(
         "mask/learnable_fraction",
-        _below,
         "below",
         0.3,
         "most sampled tokens are masked: dropped by a correction or by ratio bounds",
@@ -161,7 +147,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "truncation": Check(
         "truncation/rate",
-        _above,
         "above",
         0.3,
         "episodes are truncated before they can answer",
@@ -173,7 +158,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "tool_errors": Check(
         "tools/error_rate",
-        _above,
         "above",
         0.5,
         "most calls fail because of the model",
@@ -186,7 +170,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "zero_variance": Check(
         "groups/zero_variance_fraction",
-        _at_least,
         "at or above",
         1.0,
         "in every group all members have the same reward, so there is nothing to learn from",
@@ -204,7 +187,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "dead_gradient": Check(
         "gradient/norm",
-        _at_most,
         "at or below",
         0.0,
         "advantages are not 0, but the gradient of every parameter is",
@@ -221,7 +203,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "stuck_ratio": Check(
         "ratio/std_late",
-        _at_most,
         "at or below",
         0.0,
         "the ratio did not change after an optimizer step, so later minibatches use stale log-probs",
@@ -238,7 +219,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "not_a_number": Check(
         "skipped/not_a_number_in_a_row",
-        _above,
         "above",
         0.0,
         "NaN or infinity occurred; its optimizer steps were skipped and the state is unchanged",
@@ -250,7 +230,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "kl_cap": Check(
         "skipped/kl_cap_in_a_row",
-        _above,
         "above",
         9.0,
         "consecutive updates were skipped because the KL of the policy from its reference is above "
@@ -263,7 +242,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "family_fall": Check(
         "falls/evidence",
-        _at_least,
         "at or above",
         GROUPS_PER_FALSE_ALARM,
         "the success of a family of training tasks fell further than chance explains",
@@ -271,7 +249,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "validation_fall": Check(
         "validation/fall_evidence",
-        _at_least,
         "at or above",
         GROUPS_PER_FALSE_ALARM,
         "success on the validation tasks fell further than chance explains",
@@ -279,7 +256,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "lost_episodes": Check(
         SHARE,
-        _above,
         "above",
         0.2,
         "many episodes are lost to infrastructure, so that success is known of those only that were played",
@@ -287,7 +263,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "lost_family": Check(
         CHANCE,
-        _at_most,
         "at or below",
         MAX_CHANCE,
         "the episodes of a family are lost more often than those of others, and not by chance; the "
@@ -296,7 +271,6 @@ CHECKS: Mapping[str, Check] = {
     ),
     "stuck_reference": Check(
         "reference/moved",
-        _at_most,
         "at or below",
         0.0,
         "the reference should have been updated to follow the policy and was not, or not correctly",
@@ -337,7 +311,7 @@ def _check(name: str, check: Check, metrics: Metrics, recipe: Recipe, detail: st
     value = _value(name, check, metrics)
     if name in recipe.health.ignore or value is None or not check.applies(metrics):
         return
-    if check.is_wrong(value, check.threshold):
+    if _IS_WRONG[check.relation](value, check.threshold):
         level = AlarmLevel.HALT if name in recipe.health.halt else AlarmLevel.WARNING
         if name == "not_a_number" and _not_finite(metrics):
             detail = f"in {', '.join(_not_finite(metrics))}"
@@ -361,6 +335,6 @@ def _not_finite(metrics: Metrics) -> Sequence[str]:
 def _message(check: Check, remedies: Sequence[str], value: float, detail: str) -> str:
     where = f" ({detail})" if detail else ""
     return (
-        f"{check.metric} is {value:.4g}, {check.wording} {check.threshold:g}{where}: {check.meaning}. "
+        f"{check.metric} is {value:.4g}, {check.relation} {check.threshold:g}{where}: {check.meaning}. "
         f"Try: {'; '.join(remedy for remedy in remedies if remedy)}."
     )

@@ -4,22 +4,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from turnwise.config import (
-    CLIP_BOUNDS,
-    AlgorithmConfig,
-    EvaluationConfig,
-    KLConfig,
-    ModelConfig,
-    OptimizerConfig,
-    PolicyConfig,
-    Recipe,
-    RolloutConfig,
-    Sizes,
-    SkyRLConfig,
-    TasksConfig,
-    TrackerConfig,
-    UpdateConfig,
-)
+from turnwise.config import CLIP_BOUNDS, Recipe, Sizes, SkyRLConfig, TrackerConfig
+from turnwise.config.episodes import ModelConfig, RolloutConfig, TasksConfig
+from turnwise.config.run import EvaluationConfig
+from turnwise.config.training import AlgorithmConfig, KLConfig, OptimizerConfig, PolicyConfig, UpdateConfig
 from turnwise.models.places import model_place
 
 Overrides = dict[str, Any]

@@ -31,11 +31,6 @@ def is_launched() -> bool:
     return {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
 
 
-def is_first_launched() -> bool:
-    """Whether this process is the first of those launched, or was started alone."""
-    return not is_launched() or os.environ["RANK"] == "0"
-
-
 def launch(command: Sequence[str], num_processes: int, *, grace_seconds: float = GRACE_SECONDS) -> int:
     """Run the command in all processes and wait; returns the exit code of the first that failed, else 0.
 
