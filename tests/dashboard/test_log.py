@@ -1,14 +1,11 @@
 """The log of a run: its end, older pages by offset, search, levels, and what follows a running run."""
 
-import logging
 import os
 from pathlib import Path
 
 import pytest
 
 from turnwise.dashboard.views.log_files import MAX_LINES, MAX_SCANNED_BYTES, LogFilter, log_files, log_page
-
-LOGGER = logging.getLogger("turnwise.test")
 
 
 def entry(number: int, level: str = "INFO") -> str:

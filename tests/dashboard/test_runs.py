@@ -145,16 +145,6 @@ def test_two_runs_are_compared_task_by_task(root: Path) -> None:
     assert missing == {"error": "broken has no held-out evaluation after training"}
 
 
-SORTED = {
-    "name": ["broken", "killed", "long", "short"],
-    "recipe": ["broken"],
-    "success": ["short", "long"],
-    "after": ["long", "short"],
-    "seconds": ["short", "long"],
-}
-"""By column: the runs that have a value there, from the least to the largest; the others come after them."""
-
-
 def test_a_row_has_the_tags_and_the_cost_of_its_run(tmp_path: Path) -> None:
     for name, more in (("cpu", {}), ("gpu", {"hardware": {"num_processes": 2}})):
         run = write_short(tmp_path, name, 2, [True] * 6, run={"tags": ["sweep", "b"]}, **more)

@@ -154,13 +154,6 @@ def test_new_episodes_are_added_and_those_of_a_cut_file_are_not_found(folder: Ru
     assert found(index, "cost") == ["first", "third"]
 
 
-NUMBERS = {
-    **{"9": "9", "b": "185.48", "c": "$1,200.50", "d": "12%"},
-    **{"e": "10 or nine", "f": "", "g": "-3 EUR", "h": "about 9"},
-}
-"""By task: its answer."""
-
-
 def test_an_index_of_an_older_version_is_rebuilt(folder: RunFolder) -> None:
     play(folder)
     index = index_of(folder)

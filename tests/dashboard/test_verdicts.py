@@ -44,33 +44,3 @@ def test_a_row_has_the_question_both_answers_and_the_first_failed_check(serve: S
     assert found["answer"] == "x?" * 59 + "x…"
     assert (found["expected"], found["failed_check"]) == ("50.1", "answer")
     assert tuple(row_of(served, "odd")[key] for key in keys) == ("What does odd cost?", "", "", "")
-
-
-HEADS = {
-    "task": ["b", "C", "sum", "z"],
-    "question": ["b", "C", "sum", "z"],
-    "answer": ["C", "z", "sum", "b"],
-    "expected": ["b", "C", "z", "sum"],
-    "failed": ["sum", "b", "C", "z"],
-    "reward": ["C", "z", "b", "sum"],
-    "calls": ["C", "sum", "z", "b"],
-}
-"""By column: the tasks in the order of the first click. Ties are in the order of the file."""
-
-
-def sorted_run(root: Path) -> Path:
-    with new_run(root) as folder:
-        silent = StoredEpisode(episode(task("b"), [turn(0, "")], stop=Stop.MAX_TURNS), FAILED)
-        play_step(folder, 0, [silent, good(task("C")), wrong(), good(task("z"))])
-    return folder.path
-
-
-BROKEN_WORDS = """() => [...document.querySelectorAll("#list .words")].flatMap((element) => {
-  const [text] = element.childNodes, range = document.createRange();
-  return [...text.data.matchAll(/\\S+/g)].filter((word) => {
-    range.setStart(text, word.index);
-    range.setEnd(text, word.index + word[0].length);
-    return range.getClientRects().length !== 1;
-  }).map((word) => word[0]);
-})"""
-"""The words of questions and answers that are on more than one line."""

@@ -55,7 +55,6 @@ TOOL = Tool(NAME, "What it does. " * 9, SCHEMA, "server", NAME)
 LISTING = ToolListing({"server": [TOOL]}, {"server": "shared"}, {"server": Exposure("server", ())}, {})
 PART = MemoryPart("engine: keys and values", 10**9, f"16,384 tokens at a time ({KEY})")
 PLAN = MemoryPlan("cpu", 1, None, (PART,), None)
-REPORT = report_of("model", {f"{NAME}1": [True, False]})
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
