@@ -125,5 +125,9 @@ def test_without_a_key_the_log_says_so_and_the_run_continues(
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("WANDB_MODE", "online")
     log = log_of(tracked(tmp_path / "runs", WANDB, 0))
-    for words in ("tracker wandb has ended, the run goes on without it: ", "4 of 4 records lost", "API key"):
+    for words in (
+        "tracker wandb has ended; the run continues without it: ",
+        "4 of 4 records lost",
+        "API key",
+    ):
         assert words in log

@@ -59,7 +59,7 @@ def test_episodes_are_traces_evaluations_are_evaluations_and_no_key_is_kept(
     ("is_there", "messages"),
     [
         (True, ["could not be sent", "tracker weave"]),
-        (False, ["tracker weave has ended, the run goes on without it: ", "4 of 4 records lost"]),
+        (False, ["tracker weave has ended; the run continues without it: ", "4 of 4 records lost"]),
     ],
     ids=["refuses", "unreachable"],
 )

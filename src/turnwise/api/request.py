@@ -67,7 +67,7 @@ def request_of(
 
 def refusing(question: str) -> None:
     """Nobody is asked in Python: what the user has not agreed to is refused."""
-    raise ValueError(f"{question}\nNothing was started. trust=True goes on with it.")
+    raise ValueError(f"{question}\nNothing was started. trust=True starts it.")
 
 
 def consent(*, trust: bool) -> Consent | None:

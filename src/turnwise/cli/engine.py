@@ -1,4 +1,4 @@
-"""`turnwise engine`: a recipe's engine as a server of its own, from the command line."""
+"""`turnwise engine`: serve a recipe's engine, from the command line."""
 
 import asyncio
 from pathlib import Path

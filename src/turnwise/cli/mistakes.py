@@ -45,7 +45,7 @@ def mistake_in(error: BaseException) -> str | None:
 
 
 def _readable(error: OSError) -> str:
-    """`runs/x: No space left on device`; libraries that raise OSError with a text of their own keep it."""
+    """`runs/x: No space left on device`; the text of an OSError that a library raises is kept."""
     if error.strerror is None:
         return f"{' '.join(str(error).split())} {SEE_DEBUG}"
     return f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror} {SEE_DEBUG}"

@@ -198,7 +198,7 @@ def convert(
     """Read tasks in any known layout and write them in turnwise's own.
 
     Recorded calls are made again on the servers, unless they could change your own data. --no-demonstrations
-    makes no call. Tasks that only a judge can score go to a file beside the others, TARGET-open.
+    makes no call. Tasks that only a judge can score go to a file next to the others, TARGET-open.
 
     Example: turnwise tasks convert data/processed/train.json tasks/train.jsonl
     """

@@ -69,7 +69,7 @@ def train(
     overrides = rank_processes.with_processes(overrides, processes)
     if engine:
         if len(overrides) > num_before:
-            fail("--processes: SkyRL starts processes of its own, by the keys of [skyrl]")
+            fail("--processes: SkyRL starts its own processes, by the keys of [skyrl]")
         _train_elsewhere(engine, recipe, overrides, is_dry=dry, is_shown_otherwise=quiet or json)
         return
     if dry:

@@ -28,7 +28,7 @@ def _ask(question: str) -> None:
     from turnwise.system.terminal import printable
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        fail(f"{question}\nNothing was started. --trust goes on with it.")
+        fail(f"{question}\nNothing was started. --trust starts it.")
     typer.echo(printable(question), err=True)
     if not typer.confirm("Go on?", err=True):
         fail("nothing was started")

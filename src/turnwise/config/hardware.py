@@ -38,7 +38,7 @@ class SkyRLConfig(BaseModel):
     gpus_per_engine: int = Field(default=1, ge=1)
     """Tensor parallelism of an engine, for models too large for one GPU."""
     num_players: int = Field(default=0, ge=0)
-    """Ray workers that play the episodes, distributed over the nodes, with servers of their own; 0: the
+    """Ray workers that play the episodes, distributed over the nodes, each with its own servers; 0: the
     process of the trainer plays all episodes."""
     overrides: Mapping[str, Any] = Field(default_factory=dict)
     """Keys of SkyRL's config, e.g. `"trainer.flash_attn" = false`; they override translated keys."""

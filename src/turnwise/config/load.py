@@ -116,7 +116,7 @@ def _types_in(annotation: Any) -> set[Any]:
 def _read(path: Path) -> dict[str, Any]:
     if path.is_dir():
         is_run = (path / "recipe.json").exists()
-        hint = f"; --resume {path} goes on with this run" if is_run else ", not a recipe"
+        hint = f"; --resume {path} continues this run" if is_run else ", not a recipe"
         raise ValueError(f"{path}: is a folder{hint}")
     if path.exists() and not path.is_file():  # opening a FIFO would block
         raise ValueError(f"{path}: is not a file")

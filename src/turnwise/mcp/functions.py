@@ -34,7 +34,7 @@ def function_server(
 ) -> ServerSpec:
     """Return the server of these functions, by name in the recipe; ValueError if one cannot be a tool.
 
-    Functions that can be imported run in a process of their own, the others in threads of this one.
+    Functions that can be imported run in a separate process, the others in threads of this one.
     """
     options = options or ServerOptions()
     importable = [

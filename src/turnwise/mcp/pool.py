@@ -238,7 +238,7 @@ class Pool:
             known = ", ".join(sorted({*self._supplies, *self._listed}))
             raise ValueError(f"servers: unknown {unknown[0]!r}; mcp.json has {known}")
         if len(set(servers)) > 1 and (alone := [name for name in servers if self._is_alone(name)]):
-            raise ValueError(f"servers: {alone[0]!r} is for episodes of its own: name it alone in a task")
+            raise ValueError(f"servers: {alone[0]!r} cannot be combined with others: name it alone in a task")
         missing = [server for server in servers if server not in self._listed]
         if missing:
             failures = await self.connect(missing)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from turnwise.rollout.measure.statistics import Estimate, success_rate
 
 FIRST_STEPS = 5
-"""Before so many steps a sentence claims nothing: training success varies more from one step to the next."""
+"""Before this many steps a sentence claims nothing: training success varies from step to step."""
 
 _ENDED_BADLY = {"halted": "Halted", "crashed": "Crashed", "died": "Died", "damaged": "Damaged"}
 

@@ -41,7 +41,7 @@ NewCollector = Callable[[int, PlanStarts, FamilyTemperatures], Collector]
 there and are sampled at these temperatures."""
 
 MAX_ROUNDS = 2
-"""While less than a quarter of a batch's groups have a learning signal, up to so many times the number of
+"""While less than a quarter of a batch's groups have a learning signal, up to this many times the number of
 tasks is drawn that is drawn otherwise: a full-sized update on one or two groups is mostly noise."""
 
 
@@ -294,7 +294,7 @@ class Batches:
         return _Share(tuple(played), drawing.num_drawn, collector.progress)
 
     def _num_ahead_of(self, num_groups: int, most: int) -> int:
-        """How many replacements are started at once with so many groups."""
+        """How many replacements are started at once with this many groups."""
         return num_replaced(num_groups, self._flat_share, most if self._starts_replacements else 0)
 
     def _places(self, step: int) -> Iterator[int]:
@@ -343,7 +343,7 @@ def _fewest(tasks: Sequence[Task], curriculum: Curriculum) -> int:
 
 
 def fewest_groups(num_groups: int) -> int:
-    """The fewest groups with a learning signal that an update of so many groups should have."""
+    """The fewest groups with a learning signal that an update of this many groups should have."""
     return math.ceil(num_groups / 4)
 
 

@@ -16,7 +16,7 @@ from turnwise.training.algorithms.advantages import has_signal
 from turnwise.types import Fault, Group, Reward, Stop, Trajectory
 
 _BY_MESSAGE = "success_by_message"
-"""A name of its own: `success/` is followed by the name of a family."""
+"""A separate name: `success/` is followed by the name of a family."""
 
 
 def rollout_figures(groups: Sequence[Group], progress: Progress, seconds: float) -> dict[str, float]:

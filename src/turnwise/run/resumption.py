@@ -37,6 +37,6 @@ def _check(folder: RunFolder, *, from_start: bool) -> None:
 
 
 def resume_command(folder: RunFolder) -> str:
-    """The command that goes on with a run that has ended early."""
+    """The command that resumes a run that ended early."""
     saved = checkpoint.last_step(folder.checkpoints) is not None or folder.warm_model.exists()
     return f"turnwise train --resume {folder.path}{'' if saved else ' --from-start'}"

@@ -50,7 +50,7 @@ class Phases:
 
 
 async def load_during_start(engine: Engine, config: ModelConfig, phases: Phases) -> Any:
-    """Load the policy's model while an engine with a process of its own starts.
+    """Load the policy's model while an engine that runs in another process starts.
 
     The weights stay in the CPU's memory until the engine runs, because vLLM measures during its start how
     much of the GPU is free. A quantised model is loaded onto the GPU directly, so it waits for the engine.

@@ -140,7 +140,7 @@ class Stop(StrEnum):
     """Why an episode ended. The first ten are scored; the rest is infrastructure.
 
     The time of calls is the model's. All other time measures the machine: a slow moment must never become a
-    reward. Turns and tokens, which the model can waste, have limits of their own.
+    reward. Turns and tokens, which the model can waste, have separate limits.
     """
 
     ANSWERED = "answered"

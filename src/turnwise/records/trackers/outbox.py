@@ -235,7 +235,7 @@ class Outbox:
             self._is_over = True
             self._waiting.clear()
             self._changed.notify()
-        logger.warning("tracker %s has ended, the run goes on without it: %s", self.kind, why)
+        logger.warning("tracker %s has ended; the run continues without it: %s", self.kind, why)
 
 
 def _line(value: object) -> bytes:

@@ -21,7 +21,7 @@ PATIENCE = EndpointPatience(num_attempts=4, attempt_seconds=60.0, total_seconds=
 
 _MAX_REPLY_BYTES = 1_000_000
 _NUM_PARALLEL = 64
-"""Requests to the endpoint at the same time; others wait without a time limit of their own."""
+"""Requests to the endpoint at the same time; others wait without a time limit."""
 _NUM_DRAWS = 3
 """Draws of our own engine, each with its own seed, until one says something."""
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)

@@ -279,7 +279,7 @@ def _demo_turn(turn: Turn) -> DemoTurn:
 def _false_figure(trajectory: Trajectory) -> str | None:
     """Return the first figure that neither the question nor a current result contains, and where it is.
 
-    The recording states figures of its own day. Imitating it now would teach the model to state what no tool
+    The recording states the figures of its day. Imitating it now would teach the model to state what no tool
     returned. All numbers in the answer are checked, and those in call arguments that look like data.
     """
     known = KnownNumbers(numbers_of(_seen(trajectory)))

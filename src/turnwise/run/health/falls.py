@@ -13,7 +13,7 @@ from typing import Any
 from turnwise.tasks.success_record import Estimates, GroupOutcome, SuccessRecord
 
 GROUPS_PER_FALSE_ALARM = 50_000
-"""Evidence that raises the alarm. Without a fall, it is reached at most once in so many groups on average,
+"""Evidence that raises the alarm. Without a fall, it is reached at most once in this many groups on average,
 however many families there are: a run of 60 steps of 40 groups raises a false alarm with at most 5 %."""
 MARGIN = 0.05
 """A share this far below the predicted one is no fall yet; it allows for errors of the prediction."""

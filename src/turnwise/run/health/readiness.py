@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WELL_FORMED, SUCCEEDED = 0.7, 0.3
-"""The form is taught if so many episodes have no format error and so many succeed. Below, reinforcement would
-have to find the form by chance."""
+"""The form is taught if these shares of the episodes have no format error and succeed. Below them,
+reinforcement would have to find the form by chance."""
 LEAST_ENTROPY = 0.05
 """Nats per token. Below, sampling hardly varies: from .02 on, two thirds of the groups and more are flat."""
 LEAST_GAP = 0.1

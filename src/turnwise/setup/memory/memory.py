@@ -165,7 +165,7 @@ def plan_memory(
 
 
 def check_sft_limits(recipe: Recipe, device: str | None = None) -> None:
-    """`check_device_limits` for `turnwise sft`, which has steps of its own and does not sample."""
+    """`check_device_limits` for `turnwise sft`, whose steps have another size and which does not sample."""
     # Nothing is played, so the environment of a run whose successes are learned plays no part.
     changes = {
         "run.tasks_per_step": recipe.sft.samples_per_step,
@@ -315,7 +315,7 @@ def _engine_parts(
         yield MemoryPart(VLLM, taken, why + (", free during an update" if engine.vllm.sleep else ""))
     if engine.kind != "transformers":
         return
-    yield MemoryPart("engine: weights", 0 if is_shared else policy.plain_bytes, "a copy of its own")
+    yield MemoryPart("engine: weights", 0 if is_shared else policy.plain_bytes, "its own copy")
     yield MemoryPart(
         "engine: adapters", policy.adapter_bytes if is_shared else 0, "on the base of the policy"
     )

@@ -50,7 +50,7 @@ class SizedModel:
     kv_bytes: int
     """The keys and values of one token."""
     has_value: bool
-    """Whether an adapter of its own computes values."""
+    """Whether a second adapter computes values."""
     passes: "dict[int, dict[int, PassMemory]]" = field(default_factory=dict)
     """Training passes that were measured, by the number of recomputed layers, and by their tokens."""
     sampling: dict[int, int] = field(default_factory=dict)

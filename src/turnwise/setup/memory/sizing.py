@@ -36,7 +36,7 @@ measured on an H200."""
 HOST_SHARE = 0.5
 """Share of the host's free memory for an optimizer that would fit the GPU too."""
 MAX_PARALLEL = 128
-"""The most episodes at a time that a plan finds; each may have server processes of its own."""
+"""The most episodes at a time that a plan finds; each may have its own server processes."""
 UNIT = 1_024
 """Tokens of micro-batches and caches are a multiple of it."""
 
@@ -65,7 +65,7 @@ def memory_for(device: str, num_processes: int) -> Memory | None:
     except ValueError:
         return None
     device_memory = memory_of(device)
-    if device == "cuda":  # each process has a GPU of its own
+    if device == "cuda":  # each process has its own GPU
         return replace(device_memory, host=memory_of("cpu").free // num_processes)
     return Memory(device_memory.free // num_processes, device_memory.total // num_processes)
 
@@ -193,7 +193,7 @@ class _Search:
         return plan.num_bytes - plan.step_bytes - self._cache_bytes(sizes)
 
     def _with_cache(self, sizes: Sizes, num_bytes: int) -> Sizes:
-        """The sizes with a cache of so many bytes; if it holds fewer episodes, fewer are played."""
+        """The sizes with a cache of this many bytes; if it holds fewer episodes, fewer are played."""
         most = min(sizes.num_parallel_episodes * self._longest, self._largest().cache_tokens)
         full_bytes = self._cache_bytes(self._chosen(sizes, **self._cache(most)))
         if not full_bytes:

@@ -20,7 +20,7 @@ _GRACE_SECONDS = 5.0
 
 
 class Instance:
-    """One object for one episode. Its methods that are not async all run in one thread of their own.
+    """One object for one episode. Its methods that are not async all run in one separate thread.
 
     EnvironmentDown and a call past the time limit are raised as EnvironmentDown; any other exception is a bug
     in the class and is raised as a RuntimeError that names the class, the method and the task.

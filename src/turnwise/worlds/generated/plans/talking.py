@@ -160,7 +160,7 @@ def second_thoughts(r: Rehearsal) -> None:
 
 
 def several_requests(num: int) -> Callable[[Rehearsal], None]:
-    """Return a plan for this many requests one after the other, each in a message of its own."""
+    """Return a plan for this many requests one after the other, each in a separate message."""
 
     def rehearse(r: Rehearsal) -> None:
         for _ in range(num):

@@ -1,4 +1,4 @@
-"""The market's tables and word lists, which are data files beside this one."""
+"""The market's tables and word lists, which are data files next to this one."""
 
 import csv
 import functools
