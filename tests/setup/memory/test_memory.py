@@ -124,13 +124,13 @@ def test_vllm_takes_its_share_and_a_remote_engine_takes_nothing(tmp_path: Path) 
 
 def test_the_engine_that_plays_users_is_planned_and_an_endpoint_takes_nothing(tmp_path: Path) -> None:
     own = f"user.model={tmp_path}"
-    parts = planned(tmp_path, QWEN3_06B, BF16, own)
+    parts = planned(tmp_path, shallow(QWEN3_06B), BF16, own)
     of_users = {name: size for name, size in parts.items() if name.startswith("users")}
     assert of_users == {
         name.replace("engine", "users"): size for name, size in parts.items() if name.startswith("engine")
     }
     assert of_users["users: weights"] == parts["policy: weights"]
-    endpoint = planned(tmp_path, QWEN3_06B, BF16, own, "user.url=http://127.0.0.1:1/v1")
+    endpoint = planned(tmp_path, shallow(QWEN3_06B), BF16, own, "user.url=http://127.0.0.1:1/v1")
     assert not any(name.startswith("users") for name in endpoint)
 
 
