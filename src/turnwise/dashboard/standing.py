@@ -41,7 +41,7 @@ def standing(run: ListedRun) -> dict[str, Any]:
         "model": recipe.model.path,
         "algorithm": recipe.algorithm.words,
         "health": {
-            name: {"threshold": check.threshold, "wording": check.wording, "metric": check.metric}
+            name: {"threshold": check.threshold, "wording": check.relation, "metric": check.metric}
             for name, check in CHECKS.items()
             if name not in recipe.health.ignore
         },
