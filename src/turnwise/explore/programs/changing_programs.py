@@ -2,7 +2,7 @@
 
 import copy
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,9 @@ from turnwise.explore.wording import questions
 from turnwise.explore.wording.call_phrase import change_order
 from turnwise.types import StateProbe
 
-_MOST_PAIRS = 24
+_MOST_SETS = 20_000
+_PER_SIZE = 48
+"""Requests for two changes, and for three."""
 _PER_CHANGE = 4
 _MIN_CHARS = 3
 
@@ -28,19 +30,25 @@ def changes(known: Knowledge) -> Iterator[Draft]:
 
 
 def severals(known: Knowledge) -> Iterator[Draft]:
-    """Yield requests for two changes, by different tools or to different things."""
-    pairs = list(itertools.combinations(known.survey.changes, 2))
-    known.rng("several").shuffle(pairs)
-    pairs.sort(key=lambda pair: pair[0].call.tool == pair[1].call.tool)
-    for one, other in pairs[:_MOST_PAIRS]:
-        if (
-            _values(one.call) & _values(other.call) - _options(known, one.call)
-            or one.prelude
-            or other.prelude
-        ):
-            continue
-        program = Program("several", (*_steps(one), *_steps(other)), changes=(_open(one), _open(other)))
-        yield _draft(known, program, [_order(known, one.call), _order(known, other.call)], 1.0)
+    """Yield requests for two or three changes, by different tools before those to different things."""
+    alone = [change for change in known.survey.changes if not change.prelude]
+    for size in (2, 3):
+        sets = list(itertools.islice(itertools.combinations(alone, size), _MOST_SETS))
+        known.rng(f"several/{size}").shuffle(sets)
+        sets.sort(key=lambda some: len({change.call.tool for change in some}), reverse=True)
+        found = (some for some in sets if _are_apart(known, some))
+        for some in itertools.islice(found, _PER_SIZE):
+            steps = tuple(step for change in some for step in _steps(change))
+            program = Program("several", steps, changes=tuple(map(_open, some)))
+            yield _draft(known, program, [_order(known, change.call) for change in some], size - 1.0)
+
+
+def _are_apart(known: Knowledge, changes: Sequence[Change]) -> bool:
+    """Return whether no two changes name the same thing."""
+    return not any(
+        _values(one.call) & _values(other.call) - _options(known, one.call)
+        for one, other in itertools.combinations(changes, 2)
+    )
 
 
 def _open(change: Change) -> Change:

@@ -16,9 +16,9 @@ from turnwise.explore.survey.sessions import Session, SessionLost, Sessions
 from turnwise.explore.survey.snapshots import Snapshot, row_differences, snapshot
 from turnwise.explore.survey.walk import Trace
 
-_PER_TOOL = 4
+_PER_TOOL = 8
 """Changes of one tool."""
-_TRIES = 12
+_TRIES = 24
 """Calls of one tool that may turn out to change nothing."""
 _MAX_OTHERS = 6
 _MAX_RECIPES = 3

@@ -12,8 +12,6 @@ from turnwise.explore.survey.snapshots import Volatile, differing
 from turnwise.explore.survey.walk import Trace
 
 _ROUNDS = 3
-_PER_SUSPECT = 3
-"""Calls of a tool between two readings of a witness."""
 _MAX_WITNESSES = 5
 _PANEL_PER_TOOL = 2
 """Calls of one reader that a panel has at most."""
@@ -172,16 +170,18 @@ async def _explained(
 ) -> bool:
     """Find out why answers differ; return whether some tools turned out to write."""
     culprits: set[str] = set()
+    witnesses = [differs.call for differs in changed.values()][:_MAX_WITNESSES]
     try:
         async with sessions.fresh() as session:
-            for key, differs in list(changed.items())[:_MAX_WITNESSES]:
-                culprits |= await _culprits(session, differs.call, traces, roles)
-                again = await session.call(differs.call)
-                if not culprits:
-                    roles.volatile.learn(differs, again)
-                    roles.volatile.learn(roles.answers[key], differs)
+            for witness in witnesses:
+                culprits |= await _culprits(session, witness, traces, roles)
     except SessionLost:
         pass
+    if not culprits:  # what differs although nothing was called before it is volatile
+        (first, _), (second, _) = [await _pass(sessions, witnesses) for _ in range(2)]
+        for key in first.keys() & second.keys():
+            roles.volatile.learn(first[key], second[key])
+        roles.answers |= first
     roles.writers |= culprits
     roles.readers -= culprits
     return bool(culprits)
@@ -196,7 +196,7 @@ async def _culprits(session: Session, witness: Call, traces: Mapping[str, Trace]
         if session.budget.is_spent:
             break
         still = await session.call(witness)
-        tried = [answer.call for answer in traces[name].successes[:_PER_SUSPECT]]
+        tried = [call for call in reading_calls(traces, roles) if call.tool == name]
         for call in [*tried, *novel_calls(traces[name])]:
             await session.call(call)
         after = await session.call(witness)
