@@ -3,8 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+import turnwise as tw
+from tests.run.stage import write_recipe
+from tests.run.test_train import UNMEASURED
 from turnwise.run.task_digests import FILE, keep_digests
-from turnwise.types import DemoTurn, Task
+from turnwise.tasks.load import load, save
+from turnwise.types import Answer, DemoTurn, Task, Truth
 
 TASKS = [Task(f"task{number}", f"What is {number} + 1?", answer=number + 1) for number in range(5)]
 
@@ -30,3 +34,18 @@ def test_a_damaged_record_is_one_line_and_written_again(tmp_path: Path) -> None:
         (tmp_path / FILE).write_bytes(content)
         keep_digests(tmp_path, {"training": TASKS})
         assert keep_digests(tmp_path, {"training": TASKS}) == []
+
+
+def test_a_resumed_run_says_that_truths_have_changed(tmp_path: Path) -> None:
+    """The recipe names the task file; what stands in it may be other than it was."""
+    recipe = write_recipe(tmp_path, run={"num_steps": 1, "checkpoint_every": 1}, **UNMEASURED)
+    run = tw.train(recipe, quiet=True)
+    words = "of 6 have another question or truth (train0)"
+    assert words not in (run.path / "training.log").read_text()
+    first, *others = load(tmp_path / "train.jsonl")
+    save([replace(first, truth=Truth(answer=Answer("2017"))), *others], tmp_path / "train.jsonl")
+    tw.train(resume=run, settings={"run.num_steps": 2}, quiet=True)
+    assert (
+        f"WARNING the training tasks are not those of the run so far: 1 {words}"
+        in (run.path / "training.log").read_text()
+    )

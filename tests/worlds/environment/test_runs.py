@@ -24,8 +24,11 @@ from turnwise.rollout.store import read_episodes
 from turnwise.run.demonstrations.warm_up import warm_up
 from turnwise.run.playing import evaluate_agent
 from turnwise.tasks.load import save
+from turnwise.types import Stop
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "text_game.py"
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples" / "text_game.py"
+GUIDE = ROOT / "docs" / "guides" / "environments.md"
 MEASURED = ("time/", "memory/", "gpu/", "rollout/tokens_per_second", "tools/seconds")
 """Figures of the machine, which differ from run to run."""
 SMALL = {"run.num_steps": 2, "rollout.group_size": 4, "run.tasks_per_step": 4}
@@ -75,6 +78,15 @@ def test_a_class_of_a_script_is_trained_on_its_own_tasks(run: tw.Run) -> None:
     replies = {turn.user for one in episodes for turn in one.trajectory.turns}
     assert replies <= {"", "higher", "lower", "Say a number."}
     assert {"higher", "lower"} & replies
+
+
+def test_the_games_of_the_guide_and_the_example_read_any_text(example: ModuleType) -> None:
+    page: dict[str, Any] = {}
+    exec(GUIDE.read_text().partition("```python\n")[2].partition("run = tw.train")[0], page)
+    for game in (page["GuessTheNumber"], example.GuessTheNumber):
+        task = tw.Task("number", seed=3, max_turns=4)
+        played = tw.play(task, ["²", "", "Ⅲ 9{4}", "3"], environment=game)
+        assert (played.trajectory.stop, played.reward.parts["outcome"]) == (Stop.ENDED, 1.0)
 
 
 def test_the_same_seed_gives_the_same_figures(run: tw.Run, example: ModuleType, tmp_path: Path) -> None:
