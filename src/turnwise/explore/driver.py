@@ -130,6 +130,8 @@ class Explorer:
             num_tasks=self._options.num_tasks,
             deadline=self._started + self._options.minutes * 60 * _VERIFIED_END,
             per_kind=max(_MIN_PER_KIND, self._options.num_tasks // _KINDS),
+            pause_seconds=self._options.pause_seconds,
+            end=self._started + self._options.minutes * 60,
         )
         await self._later.connect()
         await accept(

@@ -21,4 +21,4 @@ class ExploreOptions:
     writer: ModelSource | None = None
     """The model that chooses and words the tasks; None: they stay as they were composed."""
     pause_seconds: float = 60.0
-    """The least time after which answers are read again: what moves meanwhile is not asked about."""
+    """How long after they were verified all tasks are played once more: what moved meanwhile is not asked."""

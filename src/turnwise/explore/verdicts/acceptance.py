@@ -119,6 +119,9 @@ class Target:
     """A time of `time.monotonic()`."""
     per_kind: int
     """The most tasks of one shape with the same tools, unless there are no others."""
+    pause_seconds: float
+    """How long after the last verification all tasks are played once more, if there is time before `end`."""
+    end: float
 
 
 class Queue:
@@ -197,7 +200,7 @@ async def accept(
             may_verify = num_missing > 0 and time.monotonic() <= target.deadline
             chosen = queue.take(min(size, max(_FIRST_ROUND, 2 * num_missing))) if may_verify else []
             if not chosen:
-                if await _all_confirmed(verifier, accepted, on_progress):
+                if await _all_confirmed(verifier, accepted, target, on_progress):
                     return
                 continue  # others may take the place of those that are gone
             size = min(_PER_ROUND, 2 * size)
@@ -239,6 +242,8 @@ class Verifier:
         self._changing = asyncio.Semaphore(_NUM_PARALLEL)
         self._reading = self._pair()
         self._num_read = 0
+        self.verified_at = 0.0
+        """When drafts were last verified, as a time of `time.monotonic()`."""
 
     async def verify(self, drafts: Sequence[Draft]) -> dict[str, Proven | Refusal]:
         """Return the outcomes by the drafts' keys."""
@@ -247,6 +252,7 @@ class Verifier:
         outcomes = dict(zip((draft.key for draft in readers), found, strict=True))
         changers = [draft for draft in drafts if draft.changes_state]
         changed = await asyncio.gather(*(self._change(draft) for draft in changers))
+        self.verified_at = time.monotonic()
         return outcomes | dict(zip((draft.key for draft in changers), changed, strict=True))
 
     async def _read(self, drafts: Sequence[Draft]) -> list[Proven | Refusal]:
@@ -316,9 +322,15 @@ class Verifier:
             await session.close()
 
 
-async def _all_confirmed(verifier: Verifier, accepted: Accepted, on_progress: Callable[[str], None]) -> bool:
+async def _all_confirmed(
+    verifier: Verifier, accepted: Accepted, target: Target, on_progress: Callable[[str], None]
+) -> bool:
     """Play the new tasks once more and withdraw those that do not hold; return whether all of them do."""
     names = list(accepted.unconfirmed)
+    rest = min(verifier.verified_at + target.pause_seconds, target.end) - time.monotonic()
+    if names and rest > 0:
+        on_progress(f"in {rest:.0f} s, all tasks are played once more")
+        await asyncio.sleep(rest)
     refusals = await verifier.confirm(list(accepted.unconfirmed.values()))
     for name, refusal in zip(names, refusals, strict=True):
         if refusal is not None:
