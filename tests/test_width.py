@@ -32,7 +32,7 @@ MAX_LINES = {
 }
 """Lines of Python of each package. A change that needs more raises the number in a commit that says why."""
 
-MAX_LINES_BESIDE = {"benchmarks": 10_690, "tests": 58_000}
+MAX_LINES_BESIDE = {"benchmarks": 10_690, "tests": 58_200}
 """The same for what is beside the package."""
 
 MAX_FILES = 20
