@@ -241,7 +241,7 @@ def _network(tokenizer: Any, shape: Shape, seed: int) -> Any:
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    return Qwen3ForCausalLM(config)  # type: ignore[no-untyped-call]
+    return Qwen3ForCausalLM(config)
 
 
 def _save(out: Path, policy: Policy, tokenizer: Any, started: float) -> Built:

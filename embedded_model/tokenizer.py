@@ -57,7 +57,7 @@ def make_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Any:
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
     tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in MARKUP])
-    made: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    made: Any = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=SPECIAL[2],
         pad_token=SPECIAL[0],

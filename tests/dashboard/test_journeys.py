@@ -29,7 +29,8 @@ from turnwise.explore.first.report_json import as_json
 from turnwise.records.ending import Ending, How
 from turnwise.system.files.atomic_write import write_json
 
-SIZES = [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")]
+SIZES = [(1440, "light"), (390, "dark")]
+"""All four are in test_accessible.py, for every view."""
 
 
 @pytest.fixture(params=SIZES, ids=lambda size: f"{size[0]}-{size[1]}")

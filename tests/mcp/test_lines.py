@@ -168,10 +168,3 @@ def test_a_reply_that_is_too_large_becomes_an_error_of_its_call(head: bytes, tai
 )
 def test_a_line_that_is_too_large_and_not_a_reply_is_skipped(head: bytes, tail: bytes) -> None:
     assert _parse(cut_line(head, tail)) is None
-
-
-@settings(deadline=None, max_examples=150)
-@given(st.binary(max_size=200), st.booleans())
-def test_no_bytes_crash_the_parser(data: bytes, is_cut: bool) -> None:
-    for content in (data, b'{"jsonrpc":"2.0","id":1,' + data):
-        _parse(BoundedLine(content, 99, is_cut))

@@ -1,6 +1,5 @@
 """What `mcp.json` may contain, and how its mistakes are reported without showing its secrets."""
 
-import contextlib
 import json
 from collections.abc import Mapping
 from functools import reduce
@@ -265,15 +264,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
     max_leaves=6,
 )
-_NAMES = "command args env cwd url headers turnwise type disabled isolation template"
-KEYS = st.sampled_from(_NAMES.split())
-
-
-@settings(deadline=None, max_examples=100)
-@given(st.dictionaries(KEYS, JSON | st.dictionaries(KEYS, JSON, max_size=3)))
-def test_no_block_raises_anything_but_a_value_error(block: dict[str, Any]) -> None:
-    with contextlib.suppress(ValueError):
-        parse({"srv": block}, {}, directory=NOWHERE)
 
 
 def test_a_wrong_entry_is_logged_and_the_other_servers_are_used(caplog: pytest.LogCaptureFixture) -> None:

@@ -143,17 +143,6 @@ def test_normalising_twice_changes_nothing_more(text: str) -> None:
     assert normalise(normalise(text)) == normalise(text)
 
 
-@given(st.text(max_size=80), st.sampled_from(list(Matcher)), st.text("ab1", min_size=1, max_size=5))
-@settings(max_examples=120, deadline=None)
-def test_no_text_breaks_a_matcher(text: str, matcher: Matcher, value: str) -> None:
-    fitting: dict[Matcher, Any] = {
-        Matcher.NUMERIC: 7,
-        Matcher.ONE_OF: [value],
-        Matcher.JSON_SUBSET: {value: 1},
-    }
-    assert matches(Answer(fitting.get(matcher, value), matcher), text) in {True, False}
-
-
 def test_an_answer_is_the_final_message_of_an_episode_that_the_model_ended() -> None:
     truth = Truth(answer=Answer("5"))
     assert answer_text(episode(truth, said(" 5 "))) == "5"

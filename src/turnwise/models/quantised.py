@@ -55,7 +55,7 @@ def loading_options(dtype: torch.dtype, device: str) -> dict[str, Any]:
 
     if reason := why_not():
         raise ValueError(f"model.quantisation is 'nf4', and {reason}")
-    quantisation = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
+    quantisation = BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,

@@ -383,7 +383,7 @@ def load_model(config: ModelConfig) -> Any:
     from transformers.utils import logging
 
     # loading is quick, and a progress bar clutters log files
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
     options: Mapping[str, Any] = {"dtype": getattr(torch, config.dtype)}
     path = model_place(config.path)
     if config.quantisation == "none":

@@ -37,7 +37,8 @@ GPU_GIGABYTES = (24, 48, 80, 140)
 
 def rendered(folder: Path) -> dict[str, str]:
     """The generated blocks of the page that are planned in seconds, by their names."""
-    return {"recipes": _recipes(folder), "example": _example(folder)}
+    plans = {name: _plan(name, folder) for name in ROWS}
+    return {"recipes": _recipes(plans), "example": _example(plans["gpu_lora"])}
 
 
 def rendered_gpus(folder: Path) -> dict[str, str]:
@@ -73,10 +74,10 @@ def _saved(shape: Qwen3Config, folder: Path) -> Path:
     return place
 
 
-def _recipes(folder: Path) -> str:
+def _recipes(plans: dict[str, MemoryPlan]) -> str:
     lines = ["| recipe | model | memory | found | planned |", "|---|---|---|---|---|"]
     for name, (device, gigabytes, model, _) in ROWS.items():
-        plan = _plan(name, folder)
+        plan = plans[name]
         planned = f"{plan.num_bytes / GB:.1f} GB on {device}"
         lines.append(
             f"| `{name.split(maxsplit=1)[0]}.toml` | {model} | {gigabytes} GB | {_sizes(plan)} | {planned} |"
@@ -107,8 +108,7 @@ def _gpus(folder: Path, *more: str) -> str:
     return "\n".join(lines)
 
 
-def _example(folder: Path) -> str:
-    plan = _plan("gpu_lora", folder)
+def _example(plan: MemoryPlan) -> str:
     out = io.StringIO()
     print_plan(plan, Console(file=out, width=100, emoji=False, highlight=False))
     return f"```\n{out.getvalue()}```"
