@@ -40,10 +40,10 @@ class Arm:
 
 NO_PROBES = "sft.until_taught=false"
 WARM_STARTS: Mapping[str, tuple[str, ...]] = {
-    "rescues": (NO_PROBES,),
-    "plain": (NO_PROBES, "sft.rescue_rounds=0"),
-    "more": (NO_PROBES, "sft.rescue_rounds=0"),
-    "all": (),
+    "plain": (NO_PROBES,),
+    "rescues": (NO_PROBES, "sft.rescue_rounds=1"),
+    "more": (NO_PROBES,),
+    "probed": (),
 }
 """The keys of each warm start. A round of rescues plays as many fresh tasks as were learned; `more` learns as
 many more demonstrations as `rescues` had samples in its round."""
@@ -52,7 +52,6 @@ PLAIN = (
     "curriculum.kind=uniform",
     "curriculum.plan_starts=false",
     "rollout.max_repeats=0",
-    "rollout.temperature_by_family=false",
 )
 """GRPO without the parts that are measured."""
 UNCHANGED = ("optimizer.learning_rate=0.0", "run.num_steps=2")
@@ -61,20 +60,20 @@ UNCHANGED = ("optimizer.learning_rate=0.0", "run.num_steps=2")
 MOVING_REFERENCE = ("reference.kind=ema", "algorithm.kl.placement=loss_k2", "algorithm.kl.coefficient=0.05")
 
 ARMS: Mapping[str, Arm] = {
-    "all": Arm("rescues", ()),
-    "plain": Arm("rescues", PLAIN),
-    "one temperature": Arm("rescues", ("rollout.temperature_by_family=false",)),
-    "moving reference": Arm("rescues", MOVING_REFERENCE),
-    "rescues": Arm("rescues", UNCHANGED),
+    "all": Arm("plain", ()),
+    "plain": Arm("plain", PLAIN),
+    "temperatures": Arm("plain", ("rollout.temperature_by_family=true",)),
+    "moving reference": Arm("plain", MOVING_REFERENCE),
     "demonstrations": Arm("plain", UNCHANGED),
+    "rescues": Arm("rescues", UNCHANGED),
     "more demonstrations": Arm("more", UNCHANGED),
-    "learnability": Arm("rescues", (*PLAIN, "curriculum.kind=learnability")),
-    "plan starts": Arm("rescues", (*PLAIN, "curriculum.plan_starts=true")),
-    "repeats end": Arm("rescues", (*PLAIN, "rollout.max_repeats=3")),
-    "temperatures": Arm("rescues", (*PLAIN, "rollout.temperature_by_family=true")),
-    "until taught": Arm("all", ()),
+    "all after rescues": Arm("rescues", ()),
+    "learnability": Arm("plain", (*PLAIN, "curriculum.kind=learnability")),
+    "plan starts": Arm("plain", (*PLAIN, "curriculum.plan_starts=true")),
+    "repeats end": Arm("plain", (*PLAIN, "rollout.max_repeats=3")),
+    "until taught": Arm("probed", ()),
 }
-"""The defaults, GRPO without its parts, the defaults with one change, three warm starts, and single parts."""
+"""The defaults, GRPO without its parts, the defaults with one change, warm starts alone, and single parts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ async def test_a_dry_run_counts_the_demonstrations_and_says_if_there_are_none(
     settings: Recipe, tmp_path: Path
 ) -> None:
     dry = await dry_run(to_check(settings))
-    assert "warm start: 60 epochs of 1 demonstration, 1 round of rescues" in dry.lines
+    assert "warm start: 60 epochs of 1 demonstration" in dry.lines
     save([task("bare")], tmp_path / "train.jsonl")
     [problem] = (await dry_run(to_check(settings))).problems
     assert problem.startswith("run.warm_start: tasks.train: no task of")
@@ -89,7 +89,8 @@ def test_a_run_that_is_killed_before_its_rescues_begins_the_warm_start_again_bit
     settings: Recipe, tmp_path: Path
 ) -> None:
     del settings
-    quick = (*WARM, "sft.num_epochs=2", "evaluation.before_and_after=false", "optimizer.learning_rate=1e-3")
+    rescued = ("sft.num_epochs=2", "sft.rescue_rounds=1")
+    quick = (*WARM, *rescued, "evaluation.before_and_after=false", "optimizer.learning_rate=1e-3")
     command = [warm.heavy(), str(Path(__file__).with_name("warm_resuming.py")), str(tmp_path), *quick]
     played = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert played.returncode == 0, played.stderr

@@ -223,6 +223,24 @@ def test_the_predicted_share_is_close_to_what_happens() -> None:
     assert predicted == pytest.approx(happened, abs=0.08)
 
 
+def test_of_families_whose_tasks_are_each_mastered_or_hopeless_the_few_others_are_found() -> None:
+    tasks = tasks_of(**{f"family{n}x": 60 for n in range(8)})
+    rng = random.Random(9)
+    kinds = [rng.random() for _ in tasks]
+    rates = {
+        one.id: 1.0 if kind < 0.5 else 0.0 if kind < 0.9 else rng.random()
+        for one, kind in zip(tasks, kinds, strict=True)
+    }
+    even = sum(1 - rate**8 - (1 - rate) ** 8 for rate in rates.values()) / len(rates)
+    assert even < 0.1
+    for seed in range(3):
+        _, played = play(tasks, rates, num_steps=30, seed=seed)
+        late = played[5 * 16 :]
+        happened = sum(differs for *_, differs in late) / len(late)
+        assert happened > 0.4
+        assert sum(chance for _, chance, _ in late) / len(late) == pytest.approx(happened, abs=0.05)
+
+
 def test_a_draw_depends_on_seed_number_and_record_alone() -> None:
     tasks = tasks_of(a=6, b=6)
     record = with_outcomes({}, [("a0", GroupOutcome(0, 4, 8)), ("b0", GroupOutcome(0, 8, 8))])

@@ -231,7 +231,7 @@ class RolloutConfig(BaseModel):
     """Sampling temperature, 0 or 0.01 to 100; keep 1 for training. The trainer divides its logits by it."""
     final_temperature: Temperature | None = Field(default=None, gt=0)
     """Temperature at the last step, reached linearly from `temperature`; unset: constant."""
-    temperature_by_family: bool = True
+    temperature_by_family: bool = False
     """Whether a family of tasks is sampled at a higher temperature, up to 1.5 times, while too few of its
     groups have a learning signal."""
     dynamic_sampling: bool = True

@@ -205,7 +205,7 @@ class SftConfig(BaseModel):
     """Demonstrations or successes per optimizer step."""
     learning_rate: float = Field(default=1e-4, gt=0)
     """Peak learning rate; decays by a cosine to a tenth."""
-    rescue_rounds: int = Field(default=1, ge=0)
+    rescue_rounds: int = Field(default=0, ge=0)
     """Rounds of rescues after the demonstrations: the model plays, and where it goes wrong the task's plan
     goes on from there; what the plan does is learned, with the whole plans of these tasks. 0: none, as with
     --from and --no-verify, which play nothing."""

@@ -17,7 +17,7 @@ CHECK_EVERY = 8
 """An eighth of the draws are checks, so with F families each is played at least once in 8 F draws."""
 SHARPNESS = 3
 """A task is drawn in proportion to this power of its chance: at 1 the many mastered tasks outweigh it.
-The test simulates tasks of which .27 differ under an even draw: .55, .70, .75 and .79 at powers 1 to 4."""
+The test simulates tasks of which .27 differ under an even draw: .64, .75, .77 and .79 at powers 1 to 4."""
 
 
 class LearnableTasks:

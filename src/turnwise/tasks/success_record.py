@@ -12,7 +12,7 @@ HALF_LIFE_STEPS = 10.0
 """Steps after which an outcome counts half; a policy can change a task's success within that time."""
 MAX_GROUPS_KEPT = 4
 """Latest groups of a task that are kept; with eight members, they outweigh every prior."""
-MIN_STRENGTH, MAX_STRENGTH = 0.5, 32.0
+MIN_STRENGTH, MAX_STRENGTH = 0.05, 32.0
 """Bounds on the number of episodes that a family's estimate is worth as the prior of a task."""
 PRIOR_WEIGHT = 0.1
 """Groups that the population counts as in a family's mean. At 1, every failure of a family that never

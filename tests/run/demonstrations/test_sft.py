@@ -87,7 +87,8 @@ async def test_a_missing_device_is_reported_before_anything_is_played(folder: Pa
 def test_the_command_says_what_it_learned_and_dropped(folder: Path) -> None:
     save([shown_task(), shown_task("wrong", name="wrong")], folder / "train.jsonl")
     several = ("--set", "hardware.num_processes=4", "--set", "hardware.strategy=fsdp2")
-    args = ("sft", "recipe.toml", "--out", "warm", "--set", "sft.num_epochs=3")
+    settings = ("--set", "sft.num_epochs=3", "--set", "sft.rescue_rounds=1")
+    args = ("sft", "recipe.toml", "--out", "warm", *settings)
     ran = turnwise(*args, *several, cwd=folder)
     assert ran.code == 0, ran
     assert one_line(ran.err) == (
@@ -112,7 +113,6 @@ async def test_learning_ends_when_probe_episodes_show_that_it_is_taught(folder: 
     quick = (
         "sft.until_taught=true",
         "sft.num_epochs=90",
-        "sft.rescue_rounds=0",
         "rollout.tokens_per_turn=64",
     )
     recipe = recipe_in(folder, *QUICK, *quick, "rollout.tokens_per_turn=64")

@@ -86,8 +86,8 @@ def _warm_start(run: ResolvedRun) -> DryRun:
     except ValueError as error:
         return DryRun((), (f"run.warm_start: {error}",))
     sft, lessons = run.recipe.sft, counted(num_lessons, "demonstration")
-    epochs, rounds = counted(sft.num_epochs, "epoch"), counted(sft.rescue_rounds, "round")
-    return DryRun((f"warm start: {epochs} of {lessons}, {rounds} of rescues",), ())
+    rescues = f", {counted(sft.rescue_rounds, 'round')} of rescues" if sft.rescue_rounds else ""
+    return DryRun((f"warm start: {counted(sft.num_epochs, 'epoch')} of {lessons}{rescues}",), ())
 
 
 async def dry_episodes(
