@@ -3,13 +3,13 @@
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from turnwise.explore.programs.program import flat, put
 from turnwise.explore.reading import is_cut
-from turnwise.explore.records import Answer, Call, Survey, ToolFacts
+from turnwise.explore.records import Answer, Survey, ToolFacts
 from turnwise.explore.survey.budget import Budget, Limits
 from turnwise.explore.survey.refusals import without_echo
 from turnwise.explore.survey.sessions import Session, SessionLost, Sessions
@@ -28,7 +28,7 @@ async def with_drawn_inputs(pool: Pool, survey: Survey, seed: int, deadline: flo
     """Return the survey with answers to drawn inputs of the tools that compute."""
     tools = dict(survey.tools)
     for server in dict.fromkeys(facts.tool.server for facts in tools.values()):
-        computing = [facts for facts in survey.readers(server) if may_compute(facts, survey)]
+        computing = [facts for facts in survey.readers(server) if may_compute(facts, _keys(facts, survey))]
         if not computing:
             continue
         sessions = Sessions(pool, server, Budget(Limits(), deadline=deadline))
@@ -43,27 +43,36 @@ async def with_drawn_inputs(pool: Pool, survey: Survey, seed: int, deadline: flo
     return replace(survey, tools=tools)
 
 
-def may_compute(facts: ToolFacts, survey: Survey) -> bool:
-    """Return whether a tool gives few values that differ from call to call, and takes no known things."""
-    keys = {link.parameter for link in survey.links if link.tool == facts.tool.name and link.kind == "key"}
-    names = {name for answer in facts.answers for name in flat(answer.call.arguments)}
+def may_compute(facts: ToolFacts, keys: Collection[str]) -> bool:
+    """Return whether a tool gives few values, and takes a number that names no known thing."""
     rows = [relation.rows for answer in facts.answers for relation in answer.relations]
-    has_numbers = any(_DIGITS.search(str(answer.call.arguments)) for answer in facts.answers)
+    has_numbers = any(
+        _DIGITS.search(str(value)) and name not in keys
+        for answer in facts.answers
+        for name, value in flat(answer.call.arguments).items()
+    )
     is_small = bool(rows) and all(len(some) <= _MAX_ROWS for some in rows)
-    return has_numbers and is_small and not keys & names and not any(facts.preludes.values())
+    return has_numbers and is_small and not any(facts.preludes.values())
+
+
+def _keys(facts: ToolFacts, survey: Survey) -> frozenset[str]:
+    """Return the parameters of a tool that take known things."""
+    own = [link for link in survey.links if link.tool == facts.tool.name and link.kind == "key"]
+    return frozenset(link.parameter for link in own)
 
 
 async def _drawn(facts: ToolFacts, survey: Survey, seed: int, most: int, session: Session) -> list[Answer]:
     """Return the answers to drawn inputs, or none if the tool does not compute."""
     rng = random.Random(f"{seed}/inputs/{facts.tool.name}")  # noqa: S311 (a draw of inputs, not a secret)
-    pools = _pools(facts, survey)
+    pools, keys = _pools(facts, survey), _keys(facts, survey)
     found: dict[str, Answer] = {}
     texts: Counter[str] = Counter()
     for number in range(2 * most):
         if session.budget.is_spent or len(found) >= most or (number == _TRIAL and len(texts) < _LEAST):
             break
         base = rng.choice(facts.answers)
-        call = Call(base.call.server, base.call.tool, _changed(base.call.arguments, pools, rng))
+        known = {} if number < _TRIAL else pools  # first, only numbers are other ones
+        call = replace(base.call, arguments=_changed(base.call.arguments, known, keys, rng))
         answer = await session.call(call)
         said = without_echo(answer.text, call.arguments)
         if answer.is_error or not answer.relations or is_cut(answer.text) or call.key in found:
@@ -76,11 +85,13 @@ async def _drawn(facts: ToolFacts, survey: Survey, seed: int, most: int, session
 
 def _pools(facts: ToolFacts, survey: Survey) -> Mapping[str, list[Any]]:
     """Return, by parameter, the values that were accepted or are offered."""
+    keys = _keys(facts, survey)
     pools: dict[str, list[Any]] = defaultdict(list)
     for other in survey.readers(facts.tool.server):
         for answer in other.answers:
             for name, value in flat(answer.call.arguments).items():
-                pools[name].append(value)
+                if name not in keys or other.tool.name == facts.tool.name:
+                    pools[name].append(value)
     properties: Mapping[str, Any] = facts.tool.input_schema.get("properties", {})
     for name, schema in properties.items():
         pools[name] += schema.get("enum", [])
@@ -88,11 +99,16 @@ def _pools(facts: ToolFacts, survey: Survey) -> Mapping[str, list[Any]]:
 
 
 def _changed(
-    arguments: Mapping[str, Any], pools: Mapping[str, Sequence[Any]], rng: random.Random
+    arguments: Mapping[str, Any],
+    pools: Mapping[str, Sequence[Any]],
+    keys: Collection[str],
+    rng: random.Random,
 ) -> dict[str, Any]:
     changed: dict[str, Any] = {}
     for name, value in flat(arguments).items():
-        put(changed, name, _other(value, pools.get(name, ()), rng))
+        pool = pools.get(name, ())
+        other = rng.choice(pool or [value]) if name in keys else _other(value, pool, rng)
+        put(changed, name, other)
     return changed
 
 

@@ -24,6 +24,8 @@ _PER_SOURCE = 2
 _DEPTH = 3
 _PER_CHAIN = 3
 _ROW_PAIRS = 8
+_UNNAMED = ("value", "item", "result")
+"""Columns that an answer does not name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ def computed(
     """Return wordings that say what the tool does with the arguments."""
     tool = known.survey.tools[way.call.tool].tool
     said = known.said(way.call.tool, way.call.arguments, {}, relation.noun)
-    is_alone = len(relation.columns) == 1 and len(relation.rows) == 1
+    is_alone = len(relation.columns) == 1 and relation.columns[0].name in (relation.noun, *_UNNAMED)
     phrase = "the result" if is_alone else algebra.phrase(query, Things(relation.noun or object_of(tool)))
     return questions.compute(order(tool, said), phrase, program.form)
 

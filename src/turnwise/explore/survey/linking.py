@@ -9,7 +9,7 @@ from typing import Any
 from turnwise.explore.algebra.columns import is_machine_made
 from turnwise.explore.reading.cells import words_of
 from turnwise.explore.records import Answer, Call, Cell, ColumnPlace, Link, Relation, Scalar
-from turnwise.explore.survey.drawing import absent, fitted
+from turnwise.explore.survey.drawing import absent, fitted, has_form
 from turnwise.explore.survey.parameters import Kind, Parameter, parameters_of
 from turnwise.explore.survey.refusals import Refusals, leaves
 from turnwise.explore.survey.sessions import Session
@@ -191,7 +191,8 @@ class LinkSearch:
         fitting = [
             one
             for one in self.classes
-            if len(one.rows) > 1 and all(fitted(value, leaf) is not None for value in one.values[:3])
+            if len(one.rows) > 1
+            and all(fitted(value, leaf) is not None and has_form(value, leaf) for value in one.values[:3])
         ]
         return sorted(
             fitting,
