@@ -43,7 +43,7 @@ def rendered(folder: Path) -> dict[str, str]:
 
 def rendered_gpus(folder: Path) -> dict[str, str]:
     """The blocks with all models on all GPUs."""
-    return {"gpus": _gpus(folder), "full": _gpus(folder, "policy.tuning=full")}
+    return {"gpus": _gpus(folder)}
 
 
 def replaced(page: str, blocks: dict[str, str]) -> str:
@@ -94,13 +94,13 @@ def _sizes(plan: MemoryPlan) -> str:
     return f"{sizes.tokens_per_microbatch:,} tokens{recomputed}; {sizes.num_parallel_episodes} episodes{host}"
 
 
-def _gpus(folder: Path, *more: str) -> str:
+def _gpus(folder: Path) -> str:
     lines = [
         f"| `gpu_lora.toml` with | {' | '.join(f'{size} GB' for size in GPU_GIGABYTES)} |",
         "|---" * (1 + len(GPU_GIGABYTES)) + "|",
     ]
     for name, shape in QWEN3.items():
-        overrides = ["model.device=cuda", f"model.path={_saved(shape, folder)}", *more]
+        overrides = ["model.device=cuda", f"model.path={_saved(shape, folder)}"]
         recipe = read_recipe(ROOT / "recipes" / "gpu_lora.toml", parse_settings(overrides))
         plans = [plan_for_recipe(recipe, Memory(size * GB, size * GB)) for size in GPU_GIGABYTES]
         cells = [_sizes(plan) if plan.fits else "does not fit" for plan in plans]
