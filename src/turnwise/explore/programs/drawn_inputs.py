@@ -84,13 +84,16 @@ async def _drawn(facts: ToolFacts, survey: Survey, seed: int, most: int, session
 
 
 def _pools(facts: ToolFacts, survey: Survey) -> Mapping[str, list[Any]]:
-    """Return, by parameter, the values that were accepted or are offered."""
-    keys = _keys(facts, survey)
+    """Return, by parameter, the values that the tool accepted or, if it has had only one, that others did."""
     pools: dict[str, list[Any]] = defaultdict(list)
-    for other in survey.readers(facts.tool.server):
-        for answer in other.answers:
+    others = [one for one in survey.readers(facts.tool.server) if one.tool.name != facts.tool.name]
+    for one in (facts, *others):
+        known = {
+            name for name, values in pools.items() if one is not facts and len(set(map(str, values))) > 1
+        }
+        for answer in one.answers:
             for name, value in flat(answer.call.arguments).items():
-                if name not in keys or other.tool.name == facts.tool.name:
+                if name not in known:
                     pools[name].append(value)
     properties: Mapping[str, Any] = facts.tool.input_schema.get("properties", {})
     for name, schema in properties.items():

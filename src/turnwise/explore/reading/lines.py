@@ -121,6 +121,9 @@ def _ruled_table(lines: Sequence[str], start: int) -> tuple[list[dict[str, Any]]
     if not is_barred and len(spans) < 2:
         return [], 0
     header = _cells(lines[start], is_barred, spans)
+    is_nameless = not any(header)
+    if is_nameless:
+        header = [f"column {number}" for number in range(1, len(header) + 1)]
     rows, position = [], start + 2
     while position < len(lines) and lines[position].strip():
         if _RULE.fullmatch(lines[position]) is None:
@@ -129,6 +132,9 @@ def _ruled_table(lines: Sequence[str], start: int) -> tuple[list[dict[str, Any]]
             cells = _cells(lines[position], is_barred, spans)
             rows.append({name: typed(cell) for name, cell in zip(header, cells, strict=False) if name})
         position += 1
+    if is_nameless and len(header) == 2:  # names and values of one thing
+        fields = {str(row["column 1"]): row["column 2"] for row in rows if row.get("column 1") is not None}
+        rows = [fields] if len(fields) == len(rows) else rows
     is_table = len(set(header)) == len(header) and (rows or is_barred)
     return (rows, position - start) if is_table else ([], 0)
 

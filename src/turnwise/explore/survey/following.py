@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from random import Random
+from typing import Any
 
 from turnwise.explore.reading import is_cut
 from turnwise.explore.records import Answer, Call, Link, Scalar
@@ -25,32 +27,39 @@ async def followed(
     links: Sequence[Link],
     answers: Sequence[Answer],
     refusals: Refusals,
+    user: Mapping[str, Sequence[Any]],
 ) -> list[Answer]:
-    """Return the answers together with those to calls with other values of the links."""
+    """Return the answers together with those to calls with the user's and other values of the links."""
     found = {answer.call.key: answer for answer in answers}
     counts = Counter(answer.call.tool for answer in answers)
     tried = set(found)
     rng = Random(0)  # noqa: S311  # the order of values
-    for _ in range(_ROUNDS):
+    for number in range(_ROUNDS):
         num_before = len(found)
+        calls = [] if number else list(_with_values(user, answers))
         for link in links:
-            if traces[link.tool].is_slow:
+            if not traces[link.tool].is_slow:
+                linked = list(_calls(link, traces, links, list(found.values())))
+                calls += rng.sample(linked, len(linked))
+        for call in calls:
+            if counts[call.tool] >= _PER_TOOL or session.budget.is_spent or call.key in tried:
                 continue
-            calls = list(_calls(link, traces, links, list(found.values())))
-            rng.shuffle(calls)
-            for call in calls:
-                if counts[link.tool] >= _PER_TOOL or session.budget.is_spent:
-                    break
-                if call.key in tried:
-                    continue
-                tried.add(call.key)
-                answer = await session.call(call)
-                if not refusals.is_refused(answer) and not answer.is_empty and not is_cut(answer.text):
-                    found[call.key] = answer
-                    counts[link.tool] += 1
+            tried.add(call.key)
+            answer = await session.call(call)
+            if not refusals.is_refused(answer) and not answer.is_empty and not is_cut(answer.text):
+                found[call.key] = answer
+                counts[call.tool] += 1
         if len(found) == num_before:
             break
     return list(found.values())
+
+
+def _with_values(user: Mapping[str, Sequence[Any]], answers: Sequence[Answer]) -> Iterator[Call]:
+    """Yield known calls with the values that the user gave for a parameter."""
+    for name, values in user.items():
+        own = {answer.call.tool: answer.call for answer in reversed(answers) if name in answer.call.arguments}
+        for call in own.values():
+            yield from (replace(call, arguments={**call.arguments, name: value}) for value in values)
 
 
 def _calls(

@@ -149,7 +149,8 @@ class _ServerSurvey:
                 links = await search.find(roles.readers | marked)
                 accepted = [one for one in search.accepted if not is_cut(one.text)]
                 known = {one.call.key: one for one in (*answers, *accepted)}
-                kept = await followed(session, walk.traces, links, list(known.values()), self._refusals)
+                user = self._options.values
+                kept = await followed(session, walk.traces, links, list(known.values()), self._refusals, user)
                 late = await of_today(session, walk.traces, kept)
                 kept = [one for one in kept if one.call.key not in late]
         except SessionLost:
