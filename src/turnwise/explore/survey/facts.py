@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from turnwise.explore.reading import is_cut
-from turnwise.explore.records import Answer, Path, Relation
+from turnwise.explore.records import Answer, Call, Path, Relation
 from turnwise.explore.survey.drawing import format_of
 from turnwise.explore.survey.parameters import Parameter, parameters_of
 from turnwise.explore.survey.refusals import leaves, without_echo
@@ -24,7 +24,11 @@ async def read_after(sessions: Sessions, traces: Sequence[Trace], roles: Roles) 
     for trace in traces:
         calls = [one.call for one in trace.successes if not one.is_empty]
         calls = sorted(
-            (call for call in calls if prelude_of(trace, call, roles)),
+            (
+                call
+                for call in calls
+                if (before := prelude_of(trace, call, roles)) and not _is_made(call, before, roles)
+            ),
             key=lambda call: len(trace.preludes[call.key]),
         )
         if not calls or sessions.budget.is_spent:
@@ -39,6 +43,19 @@ async def read_after(sessions: Sessions, traces: Sequence[Trace], roles: Roles) 
         except SessionLost:
             continue
     return found
+
+
+def _is_made(call: Call, before: Sequence[Call], roles: Roles) -> bool:
+    """Return whether the calls before a call made what it asks about: no question could name that."""
+    known = {
+        (name, str(leaf))
+        for answer in roles.answers.values()
+        for name, value in answer.call.arguments.items()
+        for leaf in leaves(value)
+    }
+    sent = {str(leaf) for one in before for leaf in leaves(one.arguments)}
+    asked = {(name, str(leaf)) for name, value in call.arguments.items() for leaf in leaves(value)}
+    return any(value in sent for name, value in asked - known)
 
 
 async def of_today(session: Session, traces: Mapping[str, Trace], answers: Sequence[Answer]) -> set[str]:

@@ -1,5 +1,6 @@
 """Which tools read and which write: tried, by what other tools answer before and after."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -100,15 +101,17 @@ async def find_roles(sessions: Sessions, traces: Mapping[str, Trace]) -> Roles:
 
 
 def reading_calls(traces: Mapping[str, Trace], roles: Roles) -> list[Call]:
-    """Return the calls of the readers, those with few arguments first."""
-    calls: dict[str, Call] = {}
+    """Return the calls of the readers by turns, those with few arguments first: time may end early."""
+    by_tool: list[list[Call]] = []
     for name in sorted(roles.readers):
         trace = traces[name]
         own = [answer.call for answer in trace.successes[: 1 if trace.is_slow else None]]
         bare = {call.key: call for call in (without_options(call, trace) for call in own)}
         fuller = {call.key: call for call in own if call.key not in bare}
-        calls |= dict([*bare.items(), *list(fuller.items())[:_MAX_FULLER]][:_MAX_ANSWERS])
-    return sorted(calls.values(), key=lambda call: len(call.arguments))
+        chosen = [*bare.values(), *list(fuller.values())[:_MAX_FULLER]][:_MAX_ANSWERS]
+        by_tool.append(sorted(chosen, key=lambda call: len(call.arguments)))
+    by_tool.sort(key=lambda calls: min((len(call.arguments) for call in calls), default=0))
+    return [call for calls in itertools.zip_longest(*by_tool) for call in calls if call is not None]
 
 
 def without_options(call: Call, trace: Trace) -> Call:
