@@ -21,7 +21,7 @@ subprocess.run([sys.executable, "-c", sys.argv[1], str(os.getpid()), *sys.argv[2
 
 @pytest.mark.parametrize(
     "below", [[ENGINE, WORKER], [WORKER]]
-)  # a worker of its own, or in the engine's process
+)  # a separate worker, or in the engine's process
 def test_engine_and_worker_end_with_an_owner_that_was_killed(below: list[str]) -> None:
     owner = subprocess.Popen([sys.executable, "-c", OWNER, *below], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None

@@ -40,7 +40,7 @@ TIMEOUT = 300
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A run in a process of its own."""
+    """A run in a separate process."""
 
     folder: Path
     log: Path

@@ -35,7 +35,7 @@ async def ask(toolbox: Any, tool: str, /, **arguments: Any) -> ToolResult:
 
 @contextlib.asynccontextmanager
 async def leased(*specs: ServerSpec, episode: str = "e", **settings: Any) -> AsyncIterator[LeasedToolbox]:
-    """A lease on these servers, in a pool of its own."""
+    """A lease on these servers, in a separate pool."""
     names = [spec.name for spec in specs]
     async with Pool(specs, **settings) as pool, pool.lease(names, episode) as toolbox:
         yield toolbox

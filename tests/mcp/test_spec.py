@@ -188,7 +188,7 @@ def test_workers_divide_the_limits_of_a_remote_server() -> None:
     far = one({"url": "http://far/mcp", "turnwise": limits})
     assert far.shared_by(1) == far
     for spec, max_concurrency in ((far, 2), (one({"command": "x", "turnwise": limits}), 10)):
-        share = spec.shared_by(4).options  # every worker starts a local server of its own
+        share = spec.shared_by(4).options  # every worker starts its own local server
         assert (share.max_concurrency, share.rate_per_second) == (max_concurrency, 1.5)
     narrow = one({"url": "http://far/mcp", "turnwise": {"max_concurrency": 3}})
     assert narrow.shared_by(3).options.max_concurrency == 1

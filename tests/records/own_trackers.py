@@ -70,7 +70,7 @@ class Unstartable(Keeping):
 
 
 class Hanging(Keeping):
-    """Hangs at the first figure, with a process and a thread of its own that would outlive it."""
+    """Hangs at the first figure, with a process and a thread that would outlive it."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

@@ -92,7 +92,7 @@ def files_with(folder: RunFolder, secret: str) -> list[Path]:
 
 
 def run_program(program: str, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a Python program in a process of its own."""
+    """Run a Python program in a separate process."""
     return subprocess.run(
         [*command, sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300
     )

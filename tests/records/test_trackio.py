@@ -24,7 +24,7 @@ print(json.dumps({"runs": runs, "configs": configs, "traces": traces}, default=s
 
 
 def read() -> dict[str, Any]:
-    """Read the store in a process of its own: the library chooses its folder when it is imported."""
+    """Read the store in a separate process: the library chooses its folder when it is imported."""
     done = run_program(READ)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

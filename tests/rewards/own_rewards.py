@@ -35,7 +35,7 @@ async def out_of_reach(trajectory: Trajectory) -> float:
 
 
 class Counting:
-    """A reward with state of its own, made once."""
+    """A reward with state, made once."""
 
     def __init__(self, *, step: float) -> None:
         self.step = step

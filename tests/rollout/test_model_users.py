@@ -130,7 +130,7 @@ async def test_the_user_sees_its_role_and_the_words_of_both_sides_and_no_calls(p
         ("user", "done"),
     ]
     assert first["messages"] == second["messages"][:4]
-    assert first["seed"] != second["seed"], "every reply has a seed of its own"
+    assert first["seed"] != second["seed"], "every reply has another seed"
     assert first["model"] == "anna"
 
 

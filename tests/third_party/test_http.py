@@ -1,4 +1,4 @@
-"""A third-party server over streamable HTTP, with a session of its own: calls, and its restart."""
+"""A third-party server over streamable HTTP, with its own session: calls, and its restart."""
 
 import asyncio
 import contextlib

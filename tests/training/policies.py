@@ -62,7 +62,7 @@ def noisy_policy(make: Callable[[], Any], config: PolicyConfig = LORA, **more: A
 
 
 def weighted(columns: Sequence[Tensor | None], mask_BT: Tensor) -> Tensor:
-    """A loss in which every token of every sample has a weight of its own, given by its row's content."""
+    """A loss in which every token of every sample has another weight, given by its row's content."""
     total = torch.zeros((), dtype=torch.float64)
     for number, column in enumerate(columns):
         if column is not None:

@@ -68,7 +68,7 @@ def run(layer: Any, x: Tensor) -> list[Tensor]:
 
 
 def weigh(out: Tensor) -> Tensor:
-    """A loss in which every entry has a weight of its own."""
+    """A loss in which every entry has another weight."""
     places = torch.arange(1, out.numel() + 1, dtype=torch.float64).view(out.shape)
     return (out * torch.cos(places).to(out.dtype)).sum()
 

@@ -23,7 +23,7 @@ from turnwise.training.policy.policy import Policy
 from turnwise.training.update.sft import fine_tune
 from turnwise.types import ToolCall
 
-both_heads = pytest.mark.parametrize("make", [qwen3, llama], ids=["tied head", "head of its own"])
+both_heads = pytest.mark.parametrize("make", [qwen3, llama], ids=["tied head", "separate head"])
 
 
 def used_tokens(samples: Sequence[Sample]) -> tuple[int, ...]:

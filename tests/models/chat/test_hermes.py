@@ -196,7 +196,7 @@ def test_noise_never_raises_and_a_call_is_never_invented(text: str, is_thinking:
     parsed = read_turn(text, starts_in_thought=is_thinking, is_cut=is_cut)
     assert not (parsed.calls and parsed.error)
     assert not (is_cut and parsed.error is None)
-    # Whatever is called stands in the text as a whole call of its own, outside any thought.
+    # Whatever is called stands in the text as a whole call, outside any thought.
     outside = re.sub("^.*</think>", "", text, flags=re.DOTALL)
     bodies = [
         body.strip()

@@ -168,7 +168,7 @@ XML_CALLS = _edited(
 """Writes calls as Qwen 3.5 does."""
 
 OWN_CALLS = _edited(NATIVE, "<tool_call>\n' }}{{ c.function | tojson }}", "CALL ' + c.function.name }}")
-"""Writes calls in a form of its own."""
+"""Writes calls in another form."""
 
 UNDOING = _edited(CHATML, "+ m.content +", "+ m.content | replace('‹', '<') +")
 """Makes a special token again of what was defused."""

@@ -1,4 +1,4 @@
-"""Every process takes a GPU of its own before anything else uses one."""
+"""Every process takes its own GPU before anything else uses one."""
 
 import os
 
