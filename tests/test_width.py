@@ -14,9 +14,9 @@ MAX_LINES = {
     "api": 800,
     "cli": 2765,
     "config": 1900,
-    "dashboard": 4960,
+    "dashboard": 4930,
     "engines": 3545,
-    "explore": 25_600,
+    "explore": 10_200,
     "mcp": 5840,
     "models": 2110,
     "records": 2610,
@@ -32,13 +32,13 @@ MAX_LINES = {
 }
 """Lines of Python of each package. A change that needs more raises the number in a commit that says why."""
 
-MAX_LINES_BESIDE = {"benchmarks": 10_690, "tests": 58_200}
+MAX_LINES_BESIDE = {"benchmarks": 10_690, "tests": 54_800}
 """The same for what is beside the package."""
 
 MAX_FILES = 20
 """Of a folder, without those of its subfolders."""
 
-LARGER_FOLDERS = {"cli": 26, "dashboard/page": 42, "explore/first": 71}
+LARGER_FOLDERS = {"cli": 26, "dashboard/page": 42}
 """Folders that had more when the limit was set; a number may only fall, and goes once it is not needed."""
 
 MAX_FILE_LINES = 400

@@ -195,7 +195,9 @@ def test_a_server_without_tasks_is_no_success_of_explore_and_has_no_recipe(tmp_p
     explored = turnwise("explore", "mcp.json", cwd=tmp_path, python=warm.light, columns=60)
     assert explored.code == 1
     assert "0 verified tasks" in explored.out
-    assert "differ from session to session" in " ".join(explored.out.split()), "the reason is not cut off"
+    assert "nothing that lasts and can be asked for" in " ".join(explored.out.split()), (
+        "the reason is not cut off"
+    )
     assert "explore longer" not in explored.out, "there was time left"
     begun = turnwise("init", "mine", "--explore", cwd=tmp_path, python=warm.light)
     assert begun.code == 2

@@ -8,9 +8,9 @@ import pytest
 from tests.dashboard.page_checks import check_view
 from tests.dashboard.recorded import bad, evaluate, good, log_step, new_run, play_step, task, write_run
 from tests.dashboard.serving import RUN_VIEWS, VIEWS, Serve, Served, heading, look, pointed, texts
-from tests.explore_first import explored
+from tests.explore import explored
 from turnwise.dashboard.page_script import FONTS
-from turnwise.explore.first.report_json import as_json
+from turnwise.explore.report.report_json import as_json
 from turnwise.system.files.atomic_write import write_json
 
 FIRST_LOAD_BYTES = 240_000

@@ -24,8 +24,8 @@ from tests.dashboard.recorded import (
 )
 from tests.dashboard.serving import Serve, Served, heading, look, texts
 from tests.dashboard.test_runs import write_short
-from tests.explore_first import explored
-from turnwise.explore.first.report_json import as_json
+from tests.explore import explored
+from turnwise.explore.report.report_json import as_json
 from turnwise.records.ending import Ending, How
 from turnwise.system.files.atomic_write import write_json
 

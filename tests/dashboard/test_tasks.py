@@ -59,7 +59,7 @@ def test_a_recipe_may_name_any_file(run: Path, path: str) -> None:
     found = ask(run)
     [file] = found["files"]
     assert file["problem"]
-    assert (found["total"], file["has_report"]) == (0, False)
+    assert (found["total"], file["exploration"]) == (0, None)
 
 
 def test_a_task_of_any_size_has_an_answer_of_bounded_size(run: Path) -> None:

@@ -13,9 +13,9 @@ from rich.console import Console
 
 from tests.third_party.installed import block
 from tests.third_party.test_private_data import digest
+from turnwise.explore.command import ExploreCommand
 from turnwise.explore.exploration import Exploration
-from turnwise.explore.first.command import ExploreCommand
-from turnwise.explore.first.options import ExploreOptions
+from turnwise.explore.options import ExploreOptions
 from turnwise.mcp.spec import load
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ def explore(
     pause: Annotated[
         float,
         typer.Option(
-            help="Read every answer again after this time in seconds, and ask about nothing that moved.",
+            help="Play all tasks once more after this time in seconds; what moved meanwhile is not asked.",
             min=0,
         ),
     ] = 60.0,
@@ -37,13 +37,13 @@ def explore(
             help="Let the exploration change the real data of this server. Others keep private copies.",
         ),
     ] = None,
-    paraphrase: Annotated[
+    writer: Annotated[
         tuple[str, str] | None,
         typer.Option(
             metavar="URL MODEL",
-            help="Have a model at an OpenAI-compatible endpoint reword the questions. "
-            "A rewording is kept only if the model then solves the task. Takes time beyond --minutes. "
-            "Key: OPENAI_API_KEY.",
+            help="Have a model choose the tasks that a person would want, word them and join some into "
+            "conversations; only what it then solves is kept. URL: an OpenAI-compatible endpoint (key: "
+            "OPENAI_API_KEY), or self to load the model here. Takes time beyond --minutes.",
         ),
     ] = None,
 ) -> None:
@@ -59,9 +59,9 @@ def explore(
     """
     from rich.console import Console
 
-    from turnwise.explore.first.command import ExploreCommand, user_values
-    from turnwise.explore.first.options import ExploreOptions
-    from turnwise.explore.first.paraphrase import ChatModel
+    from turnwise.api.exploring import model_source
+    from turnwise.explore.command import ExploreCommand, user_values
+    from turnwise.explore.options import ExploreOptions
 
     specs = servers_in(mcp).specs
     known = {spec.name for spec in specs}
@@ -74,9 +74,9 @@ def explore(
         minutes=minutes,
         seed=seed,
         writable=tuple(writes or ()),
-        values=() if values is None else user_values(values),
-        paraphrase=None if paraphrase is None else ChatModel(*paraphrase),
+        values={} if values is None else user_values(values),
         pause_seconds=pause,
+        writer=None if writer is None else model_source(*writer),
     )
     console = Console(emoji=False, highlight=False)
     command = ExploreCommand(specs, out, options, console, next_command=_init_command(mcp, out))

@@ -64,8 +64,8 @@ def _explored(folder: Path, mcp: Path | None) -> Path:
     from rich.console import Console
 
     from turnwise.cli.starter import MIN_EXPLORED_TASKS
-    from turnwise.explore.first.command import ExploreCommand
-    from turnwise.explore.first.options import ExploreOptions
+    from turnwise.explore.command import ExploreCommand
+    from turnwise.explore.options import ExploreOptions
     from turnwise.system.terminal import counted
 
     out = folder / "tasks"
@@ -75,7 +75,7 @@ def _explored(folder: Path, mcp: Path | None) -> Path:
     if num_found < MIN_EXPLORED_TASKS:
         fail(
             f"{counted(num_found, 'training task')} found, and with fewer than {MIN_EXPLORED_TASKS} a model "
-            f"learns the answers, not the tools; {out / 'report.html'} says what kept others out. "
+            f"learns the answers, not the tools; {out / 'report.json'} says what kept others out. "
             "No recipe was written"
         )
     return out

@@ -33,7 +33,6 @@ from turnwise.dashboard.views import (
     task_list,
 )
 from turnwise.dashboard.views import evaluations as measured
-from turnwise.dashboard.views.task_files import report_of
 from turnwise.dashboard.views.traffic import traffic
 from turnwise.dashboard.watch import Watch
 from turnwise.system.files.json_lines import plain
@@ -46,12 +45,6 @@ _TYPES = {
     "html": "text/html",
     "svg": "image/svg+xml",
 }
-
-_REPORT_POLICY = (
-    "sandbox; default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-)
-"""Anybody may have written the report: it runs no script and has its own origin."""
 
 OF_DAMAGED_FILES = (
     OSError,
@@ -292,7 +285,6 @@ def application(
     routes = [
         *(Route(f"/api/{path}", _answering(getattr(answers, path), runs)) for path in PATHS),
         Route("/api/events", _events(watch, is_ending)),
-        Route("/report", _report(runs)),
         Route("/", _page("index.html")),
         *(Route(f"/{name}", _page(name)) for name in ("style.css", "icon.svg", *FONTS)),
         *(Route(f"/{module}.js", _page(f"{module}.js")) for module in MODULES),
@@ -343,19 +335,6 @@ def _events(watch: Watch, is_ending: Callable[[], bool]) -> Any:
                 yield f"data: {json.dumps({'version': version, 'is_whole': watch.is_whole})}\n\n"
 
         return StreamingResponse(stream(), media_type="text/event-stream")
-
-    return endpoint
-
-
-def _report(runs: Runs) -> Any:
-    async def endpoint(request: Request) -> Response:
-        asked = Asked(request, runs)
-        try:
-            content = await run_in_threadpool(lambda: report_of(asked.run, asked.text("split")))
-        except (LookupError, ValueError) as error:
-            status = 404 if isinstance(error, LookupError) else 422
-            return Response(f"no report: {error}", status, media_type="text/plain")
-        return Response(content, media_type="text/html", headers={"Content-Security-Policy": _REPORT_POLICY})
 
     return endpoint
 

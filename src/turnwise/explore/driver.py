@@ -97,7 +97,8 @@ class Explorer:
         if self._earlier is not None:
             self._held_out = self._earlier.held_out(self._held_out)
         remote = [spec.name for spec in self._specs.values() if spec.is_remote]
-        drafts = affordable(drafts, remote, [], self._accepted)
+        limited = [name for name, facts in self._survey.servers.items() if facts.is_limited]
+        drafts = affordable(drafts, remote, limited, self._accepted)
         await self._verify(drafts, splits)
         if options.writer is not None:
             await self._write(options.writer)
@@ -119,8 +120,8 @@ class Explorer:
     def _splits(self, drafts: Sequence[Draft]) -> EntitySplits:
         common = common_values(drafts)
         groups = [([one for one in draft.entities if one not in common], 1.0) for draft in drafts]
-        found = assigned([group for group in groups if group[0]], (), self._options.seed)
-        return EntitySplits(found.by_entity, found.containers | common)
+        found = assigned([group for group in groups if group[0]], self._options.seed)
+        return EntitySplits(found.by_entity, common)
 
     def _may_call(self, tool: Tool) -> bool:
         return may_call(self._pool, tool, SurveyOptions(writable=self._options.writable))

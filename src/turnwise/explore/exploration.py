@@ -18,9 +18,7 @@ class ToolFinding:
     is_reader: bool
     """Whether its calls were seen to change nothing."""
     is_stable: bool
-    """Whether it answered alike in fresh sessions, apart from the fields in `volatile`."""
-    volatile: tuple[str, ...] = ()
-    """Fields of its answer that change by themselves: clocks, random ids."""
+    """Whether it answered alike in fresh sessions, apart from what changes by itself."""
     why_not: str = ""
     """Why it was not reached: it needs a key, a network, a person; or what its last error said."""
     num_tasks: int = 0
@@ -45,8 +43,6 @@ class ServerFinding:
     tools: tuple[ToolFinding, ...]
     num_calls: int
     seconds: float
-    num_resources: int = 0
-    num_prompts: int = 0
     why_not: str = ""
     """Why the server was not explored, or not to the end; empty if it was."""
 
@@ -82,7 +78,7 @@ class Exploration:
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Tasks of an earlier exploration that do not hold any more, by reason."""
     rewordings: Mapping[str, int] = field(default_factory=dict)
-    """Outcomes of `--paraphrase`: `kept`, or why the composed question stays."""
+    """Outcomes of `--writer`: what it kept, dropped and joined, and why a composed question stays."""
 
     def tasks_of(self, split: str) -> tuple[Task, ...]:
         """Return the tasks of `train`, `validation` or `test`."""

@@ -203,6 +203,8 @@ class ServerFacts:
     """Why it stopped early; empty if it did not."""
     num_calls: int
     seconds: float
+    is_limited: bool = False
+    """Whether it was left alone because it asked for fewer calls."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,16 +21,15 @@ _ALONE = ("look_up", "change", "compute", "query", "join")
 """Shapes with one tool: held out, that tool would be missing from training."""
 _MAX_TOGETHER = 40
 """Entities of one group that are kept together; a call with more is about no particular one."""
-_MIN_CONTENTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class EntitySplits:
-    """The split of every entity that an observation names."""
+    """The split of every entity that a draft names."""
 
     by_entity: Mapping[str, str] = field(default_factory=dict)
     containers: frozenset[str] = frozenset()
-    """Entities that lead to entities of all splits, such as a folder: all splits may name them."""
+    """Entities that much is asked about, such as a folder: all splits may name them."""
 
     def split_of(self, entities: Sequence[str]) -> str:
         """Return the split that the entities allow; empty if some are for training and some for test.
@@ -55,11 +54,9 @@ def _shared(splits: Set[str]) -> str:
 
 Group = tuple[Sequence[str], float]
 """The entities of one call, and its weight."""
-Lead = tuple[Sequence[str], Sequence[str]]
-"""The entities of a call, and those of a call that it leads to."""
 
 
-def assigned(groups: Iterable[Group], leads: Iterable[Lead], seed: int) -> EntitySplits:
+def assigned(groups: Iterable[Group], seed: int) -> EntitySplits:
     """Divide the entities of calls among the splits.
 
     Entities that often occur together stay together, as far as no cluster outgrows the smallest split.
@@ -73,24 +70,7 @@ def assigned(groups: Iterable[Group], leads: Iterable[Lead], seed: int) -> Entit
         for pair in itertools.combinations(named, 2):
             pairs[pair] = pairs.get(pair, 0.0) + weight
     most = min(SHARES.values()) * sum(weights.values())
-    contents: dict[str, set[str]] = {}
-    for sources, targets in leads:
-        for source, target in itertools.product(sources, targets):
-            if source != target:
-                contents.setdefault(source, set()).add(target)
-    containers = {
-        entity
-        for entity, inside in contents.items()
-        if len(inside) >= _MIN_CONTENTS and sum(weights[one] for one in sorted({entity, *inside})) > most
-    }
-    for source, inside in contents.items():
-        for target in inside:
-            pair = (min(source, target), max(source, target))
-            pairs[pair] = pairs.get(pair, 0.0) + 1
-    free = {pair: weight for pair, weight in pairs.items() if not containers & set(pair)}
-    divided = {entity: weight for entity, weight in weights.items() if entity not in containers}
-    clusters = _clustered(divided, free, most)
-    return EntitySplits(_divided(clusters, divided, seed), frozenset(containers))
+    return EntitySplits(_divided(_clustered(weights, pairs, most), weights, seed))
 
 
 def _clustered(

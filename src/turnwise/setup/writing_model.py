@@ -3,7 +3,7 @@
 import contextlib
 from dataclasses import dataclass
 
-from turnwise.config import Recipe
+from turnwise.config import ModelConfig, Recipe
 from turnwise.models.chat import RenderedChat
 from turnwise.rollout.players.policy import EpisodeLimits, play
 from turnwise.setup.bench import chat_of, open_engine
@@ -16,21 +16,21 @@ _MAX_TOKENS = 400
 
 @dataclass(frozen=True, slots=True)
 class OwnModel:
-    """The model of a recipe, which is loaded when it is needed."""
+    """A model, which is loaded when it is needed."""
 
-    recipe: Recipe
+    model: str
+    """Its name or folder, as in `model.path`."""
 
     async def opened(self) -> "LocalModel":
+        recipe = Recipe(model=ModelConfig(path=self.model))
         async with contextlib.AsyncExitStack() as exits:
-            chat = chat_of(self.recipe.model)
-            engine = await open_engine(with_engine_sizes(self.recipe), exits)
+            chat = chat_of(recipe.model)
+            engine = await open_engine(with_engine_sizes(recipe), exits)
             return LocalModel(engine, chat, exits.pop_all())
         raise AssertionError("opening either returns or raises")
 
 
 class LocalModel:
-    """A model on this machine that writes and solves."""
-
     def __init__(self, engine: Engine, chat: RenderedChat, exits: contextlib.AsyncExitStack) -> None:
         self._engine = engine
         self._chat = chat

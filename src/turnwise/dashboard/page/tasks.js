@@ -14,15 +14,15 @@ export async function tasks([run], settings) {
   const asked = { run: run.name, offset: settings.offset, limit: TASKS_PAGE };
   for (const name of TASK_FILTERS) asked[name] = settings[name];
   const found = await ask("tasks", asked), explored_ = found.files.find((file) => file.exploration);
-  const lead = found.files.map((file, i) => [i ? " · " : "", fileOf(file, run)]), made = explored_ && explored_.exploration;
+  const lead = found.files.map((file, i) => [i ? " · " : "", fileOf(file)]), made = explored_ && explored_.exploration;
   return make("div", { id: "tasks" }, answer(found.heading, { lead: make("span", { id: "task-files" }, lead, made ? [". ", make("a", { class: "link", id: "to-explored", href: link("explored", { name: run.name + " " + explored_.split, run: run.name }) }, "How they were explored"), ": " + made.num_tools_in_tasks + " of " + plural(made.num_tools, "tool") + " in tasks, " + whole(made.num_rejected) + " drafts rejected"] : "") }),
     found.files.length ? make("section", {}, taskFilters(settings, found.choices), taskPages(found, settings), found.total ? table(["split", "task", "question", "family", "difficulty", "tools", { words: "played", kind: "num" }, { words: "success", kind: "num" }], found.rows.map((row) => taskRow(row, run)), { id: "task-list", class: "rows" })
       : make("p", { id: "task-list", class: "quiet" }, "No task fits.")) : "");
 }
 
-function fileOf(file, run) {
+function fileOf(file) {
   const bad = file.problem ? make("span", { class: "fault" }, file.problem) : [plural(file.num_tasks, "task"), file.num_bad ? make("span", { class: "fault" }, ", " + plural(file.num_bad, "row") + " are not valid tasks") : ""];
-  return make("span", { class: "task-file", "data-split": file.split }, file.split + ": " + brief(file.name) + ", ", bad, file.has_report ? [" (", make("a", { class: "link", href: "report?" + new URLSearchParams({ run: run.name, split: file.split }), target: "_blank", rel: "noopener" }, "report of the exploration"), ")"] : "");
+  return make("span", { class: "task-file", "data-split": file.split }, file.split + ": " + brief(file.name) + ", ", bad);
 }
 
 function taskRow(row, run) {

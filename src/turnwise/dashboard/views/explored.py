@@ -17,7 +17,7 @@ from turnwise.dashboard.index.short_text import shortened
 from turnwise.dashboard.runs import REPORT, Runs
 from turnwise.dashboard.views.task_files import task_file, task_paths
 from turnwise.dashboard.views.task_list import MAX_TEXT_CHARS, demonstration
-from turnwise.explore.first.report_json import exploration_summary
+from turnwise.explore.report.report_json import exploration_summary
 from turnwise.system.files.regular_files import MAX_FILE_BYTES, read_table
 from turnwise.tasks.rows import row_of
 

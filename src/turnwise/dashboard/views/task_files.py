@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from turnwise.dashboard.runs import ListedRun
-from turnwise.explore.first.findings import ExplorationFigures
-from turnwise.explore.first.report_json import exploration_summary
-from turnwise.system.files.regular_files import Damaged, open_to_read, read_bytes
+from turnwise.explore.report.findings import ExplorationFigures
+from turnwise.explore.report.report_json import exploration_summary
+from turnwise.system.files.regular_files import Damaged, open_to_read
 from turnwise.tasks.load import Problem, read
 from turnwise.types import Task
 
 MAX_TASK_FILE_BYTES = 32 << 20
-MAX_REPORT_BYTES = 16 << 20
 _READABLE = (".json", ".jsonl")
 
 
@@ -31,11 +30,6 @@ class TaskFile:
     """Rows that are no valid tasks."""
     problem: str = ""
     """Why the file cannot be shown; empty if it can."""
-
-    @property
-    def report(self) -> Path:
-        """The HTML report that `turnwise explore` writes next to its task files."""
-        return self.path.with_name("report.html")
 
     @property
     def exploration(self) -> ExplorationFigures | None:
@@ -56,17 +50,6 @@ def task_paths(run: ListedRun) -> dict[str, Path]:
 
 def task_files(run: ListedRun) -> list[TaskFile]:
     return [task_file(split, path) for split, path in task_paths(run).items()]
-
-
-def report_of(run: ListedRun, split: str) -> bytes:
-    """The HTML report next to the split's task file. LookupError if there is none, Damaged if unreadable."""
-    tasks = next((file for file in task_files(run) if file.split == split), None)
-    if tasks is None:
-        raise LookupError(f"no {split!r} tasks")
-    try:
-        return read_bytes(tasks.report, MAX_REPORT_BYTES)
-    except FileNotFoundError:
-        raise LookupError(f"no report of the {split!r} tasks") from None
 
 
 def task_file(split: str, path: Path) -> TaskFile:

@@ -13,7 +13,7 @@ from turnwise.dashboard.index.short_text import shortened
 from turnwise.dashboard.runs import ListedRun
 from turnwise.dashboard.views.listing import MAX_PAGE, of_task
 from turnwise.dashboard.views.task_files import TaskFile, task_files
-from turnwise.explore.first.findings import question_of, tools_of
+from turnwise.explore.report.findings import question_of, tools_of
 from turnwise.tasks.rows import row_of
 from turnwise.types import DemoTurn, Task
 
@@ -127,9 +127,8 @@ def _files(files: Sequence[TaskFile]) -> list[dict[str, Any]]:
     folders: set[Path] = set()
     for file in files:
         is_first = not file.problem and file.path.parent not in folders
-        has_report = is_first and file.report.is_file()
         exploration = file.exploration if is_first else None
-        folders |= {file.path.parent} if has_report or exploration is not None else set()
+        folders |= {file.path.parent} if exploration is not None else set()
         shown.append(
             {
                 "split": file.split,
@@ -137,7 +136,6 @@ def _files(files: Sequence[TaskFile]) -> list[dict[str, Any]]:
                 "num_tasks": len(file.tasks),
                 "num_bad": file.num_bad,
                 "problem": file.problem,
-                "has_report": has_report,
                 "exploration": None if exploration is None else asdict(exploration),
             }
         )

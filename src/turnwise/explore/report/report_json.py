@@ -61,8 +61,6 @@ def _server(server: ServerFinding) -> dict[str, Any]:
         "server": server.server,
         "num_calls": server.num_calls,
         "seconds": server.seconds,
-        "num_resources": server.num_resources,
-        "num_prompts": server.num_prompts,
         "why_not": server.why_not,
         "tools": [_tool(tool) for tool in server.tools],
     }
@@ -79,7 +77,6 @@ def _tool(tool: ToolFinding) -> dict[str, Any]:
         "num_tasks": tool.num_tasks,
         "is_reader": tool.is_reader,
         "is_stable": tool.is_stable,
-        "volatile": list(tool.volatile),
     }
 
 

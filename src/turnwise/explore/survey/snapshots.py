@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from turnwise.explore.records import Answer, Call, Cell, Path, Relation, RowDifference
@@ -134,8 +134,3 @@ def row_differences(one: Answer, other: Answer, volatile: Volatile) -> list[RowD
             gone, came = tuple((lost - gained).elements()), tuple((gained - lost).elements())
             found.append(RowDifference(one.call, path, known.noun, columns, gone, came))
     return found
-
-
-def shown_calls(snapshots: Sequence[Snapshot]) -> list[Call]:
-    """Return the calls of the first snapshot, in order."""
-    return [answer.call for answer in snapshots[0].values()] if snapshots else []

@@ -136,7 +136,9 @@ class _ServerSurvey:
             links=tuple(linked.links),
             changes=tuple(changes),
             complete=linked.complete,
-            servers={name: ServerFacts(budget.why_spent, budget.num_calls, budget.seconds)},
+            servers={
+                name: ServerFacts(budget.why_spent, budget.num_calls, budget.seconds, budget.is_limited)
+            },
         )
 
     async def _linked(self, walk: Walk, roles: Roles, answers: Sequence[Answer]) -> "_Linked":

@@ -12,6 +12,8 @@ _HANDLES = ("id", "ids", "key", "uuid", "name", "names", "path", "paths", "title
 
 _MIN_LETTERS = 3
 """Shorter words are abbreviations that nobody outside the server knows."""
+_MAX_WORDS = 8
+"""A longer name is a text, which may say anything to the model that reads the question."""
 PREPOSITIONS = ("from", "to", "by", "at", "in", "of", "on", "for", "with", "since", "until")
 
 
@@ -65,9 +67,10 @@ def handled_noun(name: str) -> str:
 
 
 def is_opaque(name: str) -> bool:
-    """Return whether a name has no word that a person would say: `t`, `fm`, `2`."""
-    return not any(
-        (len(word) >= _MIN_LETTERS or word in PREPOSITIONS) and not word.isdigit() for word in words_of(name)
+    """Return whether a name is not one that a person would say: `t`, `fm`, `2`, or a whole text."""
+    words = words_of(name)
+    return len(words) > _MAX_WORDS or not any(
+        (len(word) >= _MIN_LETTERS or word in PREPOSITIONS) and not word.isdigit() for word in words
     )
 
 

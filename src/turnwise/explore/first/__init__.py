@@ -1,1 +1,0 @@
-"""The first version of explore, which `turnwise explore` still runs."""

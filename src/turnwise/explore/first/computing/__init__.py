@@ -1,1 +1,0 @@
-"""Tasks for tools that compute from their inputs alone: converters, calculators, arithmetic over numbers."""
