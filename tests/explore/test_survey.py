@@ -97,3 +97,4 @@ def test_an_answer_that_holds_only_today_is_left_out(shelf: Survey) -> None:
     answers = shelf.tools["days_in_month"].answers
     assert answers
     assert all("date" in answer.call.arguments for answer in answers)
+    assert {} in [answer.call.arguments for answer in shelf.tools["list_versions"].answers]

@@ -24,9 +24,10 @@ def show_status() -> dict[str, Any]:
 
 
 @server.tool()
-def list_versions() -> list[dict[str, Any]]:
-    """List the versions."""
-    return [{"version": version, "message": MESSAGES[version]} for version in VERSIONS]
+def list_versions(until: str = "") -> list[dict[str, Any]]:
+    """List the versions, those until a date (YYYY-MM-DD) if one is given."""
+    kept = VERSIONS if not until or until > "2024-06-01" else {}
+    return [{"version": version, "message": MESSAGES[version]} for version in kept]
 
 
 @server.tool()

@@ -15,7 +15,7 @@ from turnwise.explore.survey.snapshots import Volatile, is_present
 from turnwise.explore.survey.walk import Trace
 
 _LONG_AGO = (1_000, 1_035, 1_070, 1_400)
-"""Days before the present one, in different months and years."""
+"""Days before and after the present one, in different months and years."""
 
 
 async def read_after(sessions: Sessions, traces: Sequence[Trace], roles: Roles) -> list[Answer]:
@@ -61,7 +61,8 @@ def _is_made(call: Call, before: Sequence[Call], roles: Roles) -> bool:
 async def of_today(session: Session, traces: Mapping[str, Trace], answers: Sequence[Answer]) -> set[str]:
     """Return the keys of calls that leave out a date for which the server takes the present one.
 
-    With the present date the answer is the same, and with others it is not.
+    With the present date the answer is the same, and with earlier ones and later ones it is not: without an
+    end of a period, later ones give the same too.
     """
     now = datetime.datetime.now(datetime.UTC)
     found: set[str] = set()
@@ -73,11 +74,12 @@ async def of_today(session: Session, traces: Mapping[str, Trace], answers: Seque
                 continue
             [first, *_] = left_out
             texts = []
-            for day in (now, *(now - datetime.timedelta(days=num) for num in _LONG_AGO)):
-                arguments = {**first.call.arguments, one.name: _written(day, one)}
-                answer = await session.call(replace(first.call, arguments=arguments))
-                texts.append(without_echo(answer.text, {one.name: arguments[one.name]}))
-            if texts[0] == first.text and set(texts) != {first.text}:
+            for days in (0, *_LONG_AGO, *(-days for days in _LONG_AGO)):
+                written = _written(now - datetime.timedelta(days=days), one)
+                call = replace(first.call, arguments={**first.call.arguments, one.name: written})
+                texts.append(without_echo((await session.call(call)).text, {one.name: written}))
+            past, future = set(texts[1 : 1 + len(_LONG_AGO)]), set(texts[1 + len(_LONG_AGO) :])
+            if texts[0] == first.text and past != {first.text} and future != {first.text}:
                 found |= {answer.call.key for answer in left_out}
     return found
 
