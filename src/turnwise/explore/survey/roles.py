@@ -76,13 +76,15 @@ async def find_roles(sessions: Sessions, traces: Mapping[str, Trace]) -> Roles:
             name for name, trace in traces.items() if trace.has_rows and not says_the_same(trace.replies)
         }
     )
+    agreed: dict[str, Answer] = {}  # holds also if there is no time for another round
     for _ in range(_ROUNDS):
         calls = reading_calls(traces, roles)
         novel = [call for name in sorted(roles.readers) for call in novel_calls(traces[name])]
         first = await _pass(sessions, [*calls, *novel, *calls[:_MAX_PANEL]])
         second = await _pass(sessions, calls[::-1])
-        roles.answers = {call.key: first[0][call.key] for call in calls if call.key in first[0]}
+        roles.answers = {**agreed, **{call.key: first[0][call.key] for call in calls if call.key in first[0]}}
         changed = {**_changed(first[0], first[1], roles), **_changed(first[0], second[0], roles)}
+        agreed |= {key: one for key, one in first[0].items() if key in second[0] and key not in changed}
         if changed and await _explained(sessions, changed, traces, roles):
             continue
         break

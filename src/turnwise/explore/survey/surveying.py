@@ -26,7 +26,7 @@ from turnwise.types import Tool
 
 Say = Callable[[str], None]
 _NUM_CALLS, _REMOTE_NUM_CALLS = 6_000, 300
-_WALK, _ROLES, _LINKS, _CHANGES = 0.35, 0.55, 0.7, 1.0
+_WALK, _ROLES, _LINKS, _CHANGES = 0.3, 0.55, 0.7, 1.0
 """The shares of the time when the stages end at the latest."""
 _LEAST_SECONDS = 5.0
 _T = TypeVar("_T")
