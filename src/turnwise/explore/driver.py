@@ -139,7 +139,7 @@ class Explorer:
             drafts,
             self._pool,
             self._later,
-            witnesses_of(self._survey),
+            witnesses_of(self._survey, self._accepted.secrets),
             splits,
             self._held_out,
             target,

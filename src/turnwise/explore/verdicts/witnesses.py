@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from turnwise.explore.records import Call, Survey
+from turnwise.explore.verdicts.found_secrets import FoundSecrets
 from turnwise.mcp.calls.results import CUT_MARK
 from turnwise.types import StateProbe, ToolResult
 
@@ -57,8 +58,11 @@ class Witnesses:
         return is_short and known.issuperset(_STAMP.findall(answer))
 
 
-def witnesses_of(survey: Survey) -> Witnesses:
-    """Return readers of every server, those first that have shown a change, by turns of the tools."""
+def witnesses_of(survey: Survey, secrets: FoundSecrets) -> Witnesses:
+    """Return readers of every server, those first that have shown a change, by turns of the tools.
+
+    Answers that show a secret are left out: a task with one would be refused.
+    """
     telling = {difference.reader for change in survey.changes for difference in change.differences}
     calls: dict[str, list[tuple[bool, int, Call]]] = {}
     before: dict[str, str] = {}
@@ -66,6 +70,8 @@ def witnesses_of(survey: Survey) -> Witnesses:
         if facts.is_pure:
             continue
         for place, answer in enumerate(facts.answers):
+            if secrets.is_in(answer.text):
+                continue
             calls.setdefault(facts.tool.server, []).append((answer.call not in telling, place, answer.call))
             before[answer.call.key] = answer.text
     chosen = {
