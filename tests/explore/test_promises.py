@@ -44,8 +44,10 @@ def test_a_server_without_tools_is_a_line_in_the_report(found: Exploration) -> N
     assert server.why_not == "it has no tools"
 
 
-def test_a_server_that_dies_now_and_then_has_tasks(found: Exploration) -> None:
-    assert tasks_of(found, "dies")
+def test_a_server_that_dies_now_and_then_is_explored_or_explained(found: Exploration) -> None:
+    tools = tools_of(found, "dies")
+    assert all(tool.num_tasks or tool.why_not for tool in tools.values())
+    assert any(tool.num_answers for tool in tools.values())
 
 
 def test_a_server_that_goes_on_asking_for_fewer_calls_is_left_alone(found: Exploration) -> None:

@@ -211,7 +211,7 @@ async def _culprits(session: Session, witness: Call, traces: Mapping[str, Trace]
         elif differing({"": still}, {"": after}, roles.volatile):
             found.add(name)
         before = after
-    if len(suspects) > 2 and 2 * len(found) > len(suspects):
+    if len(found) > 2 and 2 * len(found) > len(suspects):
         roles.volatile.tools.add(witness.tool)  # a log: it differs after any call
         return set()
     return found
