@@ -89,6 +89,7 @@ async def find_roles(sessions: Sessions, traces: Mapping[str, Trace]) -> Roles:
             continue
         break
     roles.readers -= roles.writers
+    roles.volatile.tools -= roles.writers  # called as a witness, a writer answers otherwise each time
     steady = [one for one in roles.answers.values() if one.call.tool in roles.readers - roles.volatile.tools]
     roles.panel = _panel(
         [
