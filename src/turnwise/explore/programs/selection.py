@@ -16,7 +16,6 @@ from turnwise.explore.programs.reading_programs import (
 
 _MOST = 6_000
 """Drafts that are considered."""
-_PER_CHANGING = 6
 _PER_COMPUTATION = 240
 _PER_TEMPLATE = 12
 """Drafts that differ in nothing but a value."""
@@ -80,20 +79,7 @@ def in_turns(drafts: Sequence[Draft], known: Knowledge) -> list[Draft]:
             most = _PER_COMPUTATION if kind[0] == "compute" else _PER_TEMPLATE
             lists.append(_round_robin([one[:most] for one in ordered]))
         shapes.append(_round_robin(lists))
-    mixed = _round_robin(shapes)
-    return _mixed(
-        [draft for draft in mixed if not draft.changes_state],
-        [draft for draft in mixed if draft.changes_state],
-    )
-
-
-def _mixed(reading: Sequence[Draft], changing: Sequence[Draft]) -> list[Draft]:
-    """Return the drafts with one that changes something after every few that read: they take far longer."""
-    found: list[Draft] = []
-    for place in range(max(len(changing), -(-len(reading) // _PER_CHANGING))):
-        found += reading[place * _PER_CHANGING : (place + 1) * _PER_CHANGING]
-        found += changing[place : place + 1]
-    return found
+    return _round_robin(shapes)
 
 
 def _round_robin(lists: Sequence[Sequence[Draft]]) -> list[Draft]:

@@ -28,6 +28,8 @@ _NUM_PARALLEL = 4
 """Plans that change something and are verified at the same time."""
 _FIRST_ROUND, _PER_ROUND = 16, 128
 """Plans verified in one round. The first rounds are small, so that the first tasks come early."""
+_PER_CHANGING = 6
+"""Plans that only read for one that changes something: those take far longer."""
 
 OTHER_SPLITS = "its entities belong to different splits"
 HELD_OUT = "its combination of tools is held out for test tasks, its entities are not"
@@ -131,8 +133,8 @@ class Queue:
         self._waiting: dict[str, list[Draft]] = {split: [] for split in SHARES}
         for draft, split in drafts:
             self._waiting[split].append(draft)
-        for waiting in self._waiting.values():
-            waiting.reverse()  # taken from the end
+        for split, drafts_of_split in self._waiting.items():
+            self._waiting[split] = _mixed(drafts_of_split)[::-1]  # taken from the end
         self._passed: dict[str, list[Draft]] = {split: [] for split in SHARES}
         self._kinds: Counter[tuple[str, ...]] = Counter()
         self._per_kind = per_kind
@@ -174,6 +176,17 @@ class Queue:
     def rest(self) -> list[Draft]:
         """Return the drafts that were not taken."""
         return [draft for lists in (self._waiting, self._passed) for left in lists.values() for draft in left]
+
+
+def _mixed(drafts: Sequence[Draft]) -> list[Draft]:
+    """Return the drafts with one that changes something before every few that read."""
+    reading = [draft for draft in drafts if not draft.changes_state]
+    changing = [draft for draft in drafts if draft.changes_state]
+    mixed: list[Draft] = []
+    for place in range(max(len(changing), -(-len(reading) // _PER_CHANGING))):
+        mixed += changing[place : place + 1]
+        mixed += reading[place * _PER_CHANGING : (place + 1) * _PER_CHANGING]
+    return mixed
 
 
 async def accept(
