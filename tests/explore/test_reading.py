@@ -87,6 +87,12 @@ def test_fields_of_one_thing_are_one_row() -> None:
     assert list(relation.records()) == [{"Name": "Ann", "Age": 30, "City": "Bonn"}]
 
 
+def test_a_text_after_a_blank_line_does_not_belong_to_the_field_above_it() -> None:
+    text = "Author: Ilse Brandt\nDate:   Mon Jan 6 2025\n\n    Mend the harbour\n\n    and the mill\n"
+    [letter, *_] = read(CALL, text)
+    assert next(letter.records())["Date"] == "Mon Jan 6 2025"
+
+
 def test_a_tag_before_names_is_a_column_whether_or_not_all_lines_have_the_same() -> None:
     mixed, same = "[DIR] people\n[FILE] a.md\n[FILE] b.md", "[FILE] a.md\n[FILE] b.md"
     for text in (mixed, same):

@@ -165,7 +165,8 @@ def _belongs(node: _Node, parent: _Node) -> bool:
     if node.heading or parent.heading:
         return bool(parent.heading) and (not node.heading or node.heading > parent.heading)
     if node.indent != parent.indent:
-        return node.indent > parent.indent
+        has_value = bool(parent.pair and parent.pair[1])  # `Date: Monday`, a blank line, an indented text
+        return node.indent > parent.indent and not (node.is_after_blank and has_value)
     if parent.is_bullet:
         return not node.is_bullet and not node.is_after_blank
     return node.is_bullet and (parent.text.endswith(":") or parent.text.endswith(":**"))
