@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from turnwise.explore.algebra.columns import Roles
-from turnwise.explore.algebra.query import Condition, Form, Query, Record
+from turnwise.explore.algebra.query import Form, Query, Record, by_group
 from turnwise.explore.algebra.sql_text import SqlTable, select, where_of
 from turnwise.explore.algebra.things import Things
 from turnwise.explore.records import Relation, Scalar
@@ -16,15 +16,7 @@ def drafts(relation: Relation, roles: Roles, *, is_complete: bool) -> Iterator[Q
     if not is_complete or not relation.is_list or len(relation.rows) < _LEAST:
         return
     kinds = {column.name: column.kind for column in relation.columns}
-    wheres: list[tuple[Condition, ...]] = [()]
-    wheres += [
-        (Condition(name, "is", value),)
-        for name in roles.groups
-        for value in dict.fromkeys(relation.values(name))
-        if value is not None
-    ]
-    for where in wheres:
-        records = [record for record in relation.records() if all(one.holds(record) for one in where)]
+    for where, records in by_group(relation, roles.groups):
         for column in roles.measures:
             if sum(column in record for record in records) < _LEAST:
                 continue

@@ -1,6 +1,6 @@
 """A question about one relation: which rows, and what is asked of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -71,6 +71,18 @@ class Query:
         """The same for the same query."""
         conditions = sorted(f"{one.column} {one.sign} {one.value!r}" for one in self.where)
         return f"{self.operation} {self.function} {'/'.join(self.path)} {self.column} {self.by} {conditions}"
+
+
+def by_group(
+    relation: Relation, groups: Sequence[str]
+) -> Iterator[tuple[tuple[Condition, ...], list[Record]]]:
+    """Yield all rows, then those with each value of each of these columns, with the condition they meet."""
+    yield (), list(relation.records())
+    for name in groups:
+        for value in dict.fromkeys(relation.values(name)):
+            if value is not None:
+                condition = Condition(name, "is", value)
+                yield (condition,), [record for record in relation.records() if condition.holds(record)]
 
 
 def chosen(query: Query, relations: Sequence[Relation]) -> list[Record]:

@@ -133,8 +133,6 @@ class _Trial:
     answers: tuple[tuple[Scalar, Answer], ...]
     is_exact: bool
     """Whether no value was refused that was tried, and an absent one was."""
-    takes_anything: bool
-    """Whether a value that names nothing is answered with rows too: a number of rows, a page, a text."""
 
 
 def _shows_rows(nothing: Answer, accepted: Sequence[tuple[Scalar, Answer]]) -> bool:
@@ -231,7 +229,7 @@ class LinkSearch:
             self._refusals.learn(answer)
             is_any = not answer.is_error and not answer.is_empty and _shows_rows(answer, accepted)
         score = 0.0 if is_any else _agreement(entity, accepted)
-        return _Trial(trace.tool.name, parameter.name, entity, score, tuple(accepted), is_exact, is_any)
+        return _Trial(trace.tool.name, parameter.name, entity, score, tuple(accepted), is_exact)
 
     async def _answer(self, call: Call) -> Answer:
         if call.key not in self._known:
