@@ -49,7 +49,7 @@ async def sql_programs(
             if not pool.exposure(server).outside or server in options.writable:
                 drafts += await _changes(sessions, database, found, options.seed)
         except SessionLost:
-            continue
+            say(f"{server}: the server failed, the rest of its SQL is left out")
     return replace(survey, dialects=tuple(dialects)), drafts
 
 
